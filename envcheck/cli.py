@@ -44,9 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         put("")  # flush: a full disk is told here, and not by Python at exit
         return code
     except UsageError as error:
-        from envcheck.facts.printable import visible
+        from envcheck.facts.printable import said_of
 
-        print(f"envcheck: {visible(str(error))}", file=sys.stderr)
+        print(f"envcheck: {said_of(str(error))}", file=sys.stderr)
         return EXIT_USAGE
     except KeyboardInterrupt:
         print("envcheck: interrupted", file=sys.stderr)
@@ -184,12 +184,12 @@ def _traced(error: Exception) -> None:
 
 def _bug(error: Exception, words: list[str]) -> int:
     from envcheck import __version__
-    from envcheck.facts.printable import visible
+    from envcheck.facts.printable import said_of
     from envcheck.facts.secrets import mask_words
 
     where = _where(error)
-    print(visible(f"envcheck: internal error at {where}: {type(error).__name__}: {error}"), file=sys.stderr)
-    command = visible(" ".join(("envcheck", *mask_words(words))))
+    print(said_of(f"envcheck: internal error at {where}: {type(error).__name__}: {error}"), file=sys.stderr)
+    command = said_of(" ".join(("envcheck", *mask_words(words))))
     print(
         f"envcheck: this is a bug of envcheck {__version__}, not of your environment; please report the line above with the command"
         f" `{command}` (ENVCHECK_TRACEBACK=1 prints the whole traceback)",

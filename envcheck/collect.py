@@ -134,13 +134,11 @@ def examined(
         after.callback(_removed, folder)
         offspring = Offspring()
         host.mark = offspring.mark
-        if not options["static"]:
-            after.callback(offspring.end)
+        after.callback(offspring.end)  # of a static check too: what it asks are programs from PATH
         after.callback(host.close)  # a probe that was given up may still have a child
         running = start(chosen, folder, budget, options, {**host.env, **offspring.mark})
         after.callback(end, running)
-        if not options["static"]:  # while the agent starts, so that it costs no time
-            offspring.adopt()
+        offspring.adopt()  # while the agent starts, so that it costs no time
         collected = collect(asked, chosen, running, by, meanwhile, tick)
         if keep:
             keep(folder, collected)

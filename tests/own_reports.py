@@ -35,10 +35,10 @@ def documents(rule: str) -> Mapping[str, str]:
     return made if rule in UNRECORDED else {**made, "record": render_record(report.snapshot, "envcheck", report.version)}
 
 
-def archive(files: Mapping[str, bytes], *, links: Mapping[str, str] | None = None) -> bytes:
+def archive(files: Mapping[str, bytes], *, links: Mapping[str, str] | None = None, form: int = tarfile.PAX_FORMAT) -> bytes:
     """A tar.gz as --evidence writes it."""
     out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
+    with tarfile.open(fileobj=out, mode="w:gz", format=form) as tar:
         for name, target in (links or {}).items():
             link = tarfile.TarInfo(name)
             link.type, link.linkname = tarfile.SYMTYPE, target
@@ -48,3 +48,10 @@ def archive(files: Mapping[str, bytes], *, links: Mapping[str, str] | None = Non
             one.size = len(data)
             tar.addfile(one, io.BytesIO(data))
     return out.getvalue()
+
+
+def extension(kind: bytes, data: bytes) -> bytes:
+    """What a tar has before an entry that needs more than its block."""
+    head = tarfile.TarInfo("x")
+    head.type, head.size = kind, len(data)
+    return head.tobuf(tarfile.USTAR_FORMAT) + data + bytes(-len(data) % 512)

@@ -120,6 +120,15 @@ def processes_with(word: str) -> list[str]:
     return found
 
 
+def leaves_a_daemon(path: Path, word: str) -> Path:
+    """A program that starts a process in a session of its own, which holds `word`, and fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    daemon = f"setsid {sys.executable} -c 'import time; time.sleep(300)' {word}"
+    path.write_text(f"#!/bin/sh\n({daemon} >/dev/null 2>&1 &)\nsleep 0.3; touch {path}.ran; exit 1\n")
+    path.chmod(0o755)
+    return path
+
+
 def all_gone(word: str, seconds: float = 10.0) -> bool:
     """Whether no running process holds `word`. What was killed may take its moment to be gone on a busy machine."""
     limit = time.monotonic() + seconds

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import time
 
-from . import jsonl, numerics, rank
+from . import jsonl, numerics, processes, rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,17 +140,14 @@ def cpp_extension(c: TaskContext) -> None:
         if sys.platform == "darwin":
             command += ["-undefined", "dynamic_lookup"]
         began = time.monotonic()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        try:
-            _, complaint = process.communicate(timeout=COMPILER_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(5)
-            raise RuntimeError("%s did not end within %.0f s" % (compiler, time.monotonic() - began)) from None
-        if process.returncode:
-            said = complaint.decode("utf-8", "replace").splitlines()
+        code, complaint = processes.complaint(command, COMPILER_SECONDS)
+        if code is None:
+            late = time.monotonic() - began >= COMPILER_SECONDS
+            raise RuntimeError("%s %s" % (compiler, "did not end within %d s" % COMPILER_SECONDS if late else "complains without end"))
+        if code:
+            said = complaint.splitlines()
             lines = [line for line in said if "error" in line] or said[-3:]
-            raise RuntimeError("%s ends with exit code %d: %s" % (os.path.basename(compiler), process.returncode, " | ".join(lines[:3])))
+            raise RuntimeError("%s ends with exit code %d: %s" % (os.path.basename(compiler), code, " | ".join(lines[:3])))
 
     def call() -> None:
         from importlib.machinery import ExtensionFileLoader

@@ -214,6 +214,7 @@ class LauncherRun:
         if self.status is not None:
             return True
         now = time.monotonic()
+        processes.emptied_above(self.log, processes.LOG_LIMIT)
         self.status = self.process.poll() if self.process else processes.exit_status(self.pid)
         if self.status is None:
             self.out_of_time = now > self.plan.deadline

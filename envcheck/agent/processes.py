@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Tuple
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
+LOG_LIMIT = 64 << 20  # bytes that a child's output may take on disk; only its end is ever read
 
 
 def fork() -> int:
@@ -184,6 +185,15 @@ def state(pid: int) -> str:
     return found
 
 
+def emptied_above(path: str, limit: int) -> None:
+    """A log that has grown beyond `limit` bytes begins again."""
+    try:
+        if os.path.getsize(path) > limit:
+            os.truncate(path, 0)
+    except OSError:
+        pass
+
+
 def tail(path: str, limit: int = 6000) -> str:
     try:
         with open(jsonl.plain_file(path), "rb") as file:
@@ -301,6 +311,29 @@ def end_strays(known: Sequence[int]) -> None:
 def keeps_shared_memory(pid: int) -> bool:
     """Whether this process removes what others leave in /dev/shm, as soon as they have ended (host/orphans.py)."""
     return any(command_holds(pid, word) for word in ("multiprocessing.resource_tracker", "torch_shm_manager"))
+
+
+def complaint(command: Sequence[str], seconds: float, limit: int = 1 << 20) -> Tuple[Optional[int], str]:
+    """Exit code of a program and what it said on stderr, `limit` bytes at most; None if it did not end within `seconds`, or says more
+    than a log may hold: then it is ended."""
+    import subprocess
+
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    deadline, said, size, code = time.monotonic() + seconds, b"", 0, None
+    assert process.stderr  # noqa: S101 - a pipe, as asked for
+    with process.stderr as pipe:
+        os.set_blocking(pipe.fileno(), False)
+        while size <= LOG_LIMIT and time.monotonic() < deadline:
+            code = process.poll()  # before the last read, so that nothing written before the end is missed
+            wait_readable([pipe.fileno()], 0.0 if code is not None else 0.05)
+            part, _ = drain(pipe.fileno())
+            said, size = (said + part)[:limit], size + len(part)
+            if code is not None:
+                break
+    if code is None:
+        process.kill()
+        jsonl.attempt(process.wait, 5)
+    return code, said.decode("utf-8", "replace")
 
 
 def kill(pid: int) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from . import jsonl, torch_constants
+from . import jsonl, processes, torch_constants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -190,11 +190,10 @@ def spy(wanted: Sequence[Tuple[int, str]]) -> None:
                 argv = [program, "dump", "--nonblocking", "--pid", str(pid)]
                 running.append((subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out), path))
         deadline = time.monotonic() + PY_SPY_SECONDS
-        for process, _ in running:
-            try:
-                process.wait(max(0.05, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                pass
+        while time.monotonic() < deadline and any(process.poll() is None for process, _ in running):
+            for _, path in running:
+                processes.emptied_above(path, processes.LOG_LIMIT)
+            time.sleep(0.02)
     except OSError:
         pass
     finally:

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional
 
 
-LOG_LIMIT = 64 << 20  # bytes that a rank's output may take on disk; only its end is ever read
-
-
 class RankProcess:
     """One rank as the agent sees it. `path` + ".log", ".stack" and ".jsonl" are its files."""
 
@@ -83,11 +80,7 @@ class RankProcess:
 
     def trim_output(self) -> None:
         """A rank that prints without end must not fill the disk. It appends, so what it prints next comes at the start."""
-        try:
-            if os.path.getsize(self.path + ".log") > LOG_LIMIT:
-                os.truncate(self.path + ".log", 0)
-        except OSError:
-            pass
+        processes.emptied_above(self.path + ".log", processes.LOG_LIMIT)
 
 
 def ask(process: subprocess.Popen[bytes], told: bytes) -> bool:

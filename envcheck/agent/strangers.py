@@ -109,7 +109,7 @@ def holder(inode: str) -> str:
 def name_of(pid: str) -> str:
     try:
         with open("/proc/%s/comm" % pid, encoding="utf-8", errors="replace") as file:
-            return file.read().strip() or "a process"
+            return (file.read().split() or ["a process"])[0]  # a process may give itself a whole sentence
     except OSError:
         return "a process"
 

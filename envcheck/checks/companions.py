@@ -28,7 +28,7 @@ def torch_companion_mismatch(facts: Facts, matches: Matches) -> Answer:
         return wrong
     if all(match.symptom == "triton-key" for match in matches):
         return None  # none, or torch and Triton, of which no version is known
-    if asked := _refused_together(facts, matches) or _name_asked(facts, matches):
+    if asked := _refused_by_conda(facts, matches) or _refused_together(facts, matches) or _name_asked(facts, matches):
         return asked
     if any(match.symptom.startswith("torchcodec-") for match in matches):
         fits = codec_fits(facts)
@@ -100,8 +100,24 @@ def _refused_together(facts: Facts, matches: Matches) -> Hit | None:
     if not told or pinned is None:
         return None
     named = " ".join(one.text for one in told)
-    goes = " ".join(f"{name}=={one}" for name, one in facts.tables.companions(pinned).items() if name in named)
-    return Hit({"pinned": pinned, "goes": goes or None}, quoted(told), variant="refused")
+    goes = [f"{name}=={one}" for name, one in facts.tables.companions(pinned).items() if name in named]
+    return Hit({"pinned": pinned, "goes": goes}, quoted(told), variant="refused")
+
+
+def _refused_by_conda(facts: Facts, matches: Matches) -> Hit | None:
+    """conda was asked for a torch and for a companion of another: the companion of that torch, or the torch of that companion."""
+    if not (told := of_variant(matches, "conda")):
+        return None
+    name, have, torch, needs = (value(told, one) or "" for one in ("companion", "have", "torch", "needs"))
+    kept, tables = value(told, "kept") or "", facts.tables
+    same = [one.version for one in tables.releases() if f"{one.version}.".startswith(f"{torch}.")]
+    goes = tables.companions(same[-1]).get(name) if same else None
+    cuda = re.search(r"(?:cudatoolkit|pytorch-cuda)=(\d{1,2}\.\d)", kept)
+    fits = [f"{chooses}={one}" for one, chooses in tables.channel_builds(needs)]
+    other = cuda and fits and (next((one for one in fits if one.endswith(f"={cuda[1]}")), fits[-1]))
+    values: dict[str, object] = {"companion": name, "have": have, "torch": torch, "needs": needs}
+    values |= {"keep": [f"{name}={goes}", *kept.split()] if goes else None, "move": [f"{name}={have}", *([other] if other else ())]}
+    return Hit(values, quoted(told), variant="conda")
 
 
 def _name_asked(facts: Facts, matches: Matches) -> Hit | None:

@@ -164,7 +164,7 @@ def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
     found = re.search(r"cuda\s*>=\s*(\d{1,2}\.\d{1,2})", wanted)
     need = found[1] if found else None
     if matches:
-        values = {"need": need or "a newer CUDA", "driver": version or "of the host", "offers": offers or "less"}
+        values = {"need": need or "a newer CUDA", "driver": version or "of the host", "offers": offers or "less", **_cures(facts, need)}
         met = need and offers and not _compare(offers, "<", need)
         own = facts.tables.driver_cuda(version) if version else None  # what the driver offers without libraries of an image
         if need and met and own and _compare(own, "<", need):
@@ -173,7 +173,18 @@ def container_cuda_requirement(facts: Facts, matches: Matches) -> Answer:
     below = need and offers and fails(facts.devices) and versions.cuda_below(offers, need)
     if not below or requirement_met(wanted, offers, version) is not False:
         return None
-    return Hit({"need": need, "driver": version, "offers": offers}, (Evidence("NVIDIA_REQUIRE_CUDA", wanted),))
+    values = {"need": need, "driver": version, "offers": offers, **_cures(facts, need)}
+    return Hit(values, (Evidence("NVIDIA_REQUIRE_CUDA", wanted),))
+
+
+def _cures(facts: Facts, need: str | None) -> dict[str, object]:
+    """The first driver branch that offers what an image asks for, and what switches the check off, which helps within a major version
+    alone."""
+    version, offers = facts.driver.version, facts.driver.cuda
+    offers = offers or (facts.tables.driver_cuda(version) if version else None)
+    other = need and offers and need.partition(".")[0] != offers.partition(".")[0]
+    first = facts.tables.driver_offering(need) if need else None
+    return {"first": first, "off": None if other else "true"}
 
 
 @check(needs="driver", reads="system driver gpus cuda_driver container devices symptoms")
@@ -211,7 +222,7 @@ def wsl_driver(facts: Facts, matches: Matches) -> Answer:
     values: dict[str, object] = {"kernel": system.kernel, "library": cuda_driver.library_path}
     if amd := of_variant(matches, "amd"):
         return None if works(facts.devices) else Hit(values, quoted(amd), variant="amd")
-    if hidden := of_symptom(facts, "libcuda-plain-name", "triton-libcuda", "triton-ld-lcuda"):
+    if hidden := of_symptom(facts, "libcuda-plain-name", "libcuda-plain-name-of-cudnn", "triton-libcuda", "triton-ld-lcuda"):
         return Hit(values, quoted(hidden), variant="path")
     if cuda_answers(facts) or wants_cuda(facts.torch, facts.absent) is False:
         return None

@@ -38,6 +38,8 @@ def driver_missing(facts: Facts, matches: Matches) -> Answer:
     cards = nvidia_on_bus(system)
     if _of_another_vendor(facts) and not (cards or facts.gpus.devices):
         return None  # no driver of NVIDIA's is missing there
+    if of_variant(facts.said("torch-cuda-unavailable"), "colab", "kaggle"):
+        return None  # a hosted notebook: its runtime is of the kind without a GPU, and nobody installs a driver in it
     if cuda_answers(facts) or contained(facts.container) or system.wsl:
         return None
     if system.jetson:

@@ -180,12 +180,14 @@ def _as_said(facts: Facts, wanted: tuple[str, ...], cards: list[_Card], build: C
     if any(card.kernel == "ok" for card in cards):
         return None
     known = build.archs and cards  # and the lists show no card without code, else this would not be asked
-    if (told := of_variant(matches, "told", "ampere")) and not known:
-        named = cards[0].name if cards else value(told, "gpu") or "this GPU"
-        return Hit(values | {"gpu": named}, quoted(told), variant=told[0].variant, confidence=Confidence.LIKELY)
     too_old = tuple(match for match in matches if match.symptom == "torch-gpu-too-old")
     if old := _old_as_said(facts, values, cards, build, matches, too_old):
         return old if "old" in wanted else None
+    if facts.system.jetson and matches and not known:  # its targets (7.2, 8.7) are in no build for servers
+        return Hit(values, quoted(matches), (TorchBuild(),), "jetson", confidence=Confidence.LIKELY) if "new" in wanted else None
+    if (told := of_variant(matches, "told", "ampere", "jetson")) and not known:
+        named = cards[0].name if cards else value(told, "gpu") or "This GPU"
+        return Hit(values | {"gpu": named}, quoted(told), variant=told[0].variant, confidence=Confidence.LIKELY)
     if "old" in wanted and too_old and not cards:
         return Hit(values, quoted(too_old), variant="text")
     # Of a build that nobody knows: what came with Turing or later was too new for some, only what precedes it was ever dropped.

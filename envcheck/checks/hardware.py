@@ -153,7 +153,7 @@ def discrete_amd(rocm: RocmFacts) -> tuple[str, ...]:
 
     "AMD Instinct MI100", "Radeon RX 7900 XTX", "Radeon PRO W7900"
     """
-    marks = ("instinct", " rx ", "radeon pro w", "radeon vii", " mi2", " mi3")
+    marks = ("instinct", " rx ", "radeon pro w", " vii ", " vega 56 ", " vega 64 ", " ai pro ", " mi1", " mi2", " mi3", " mi5", " mi6")
     return tuple(name for name in rocm.names if any(mark in f" {name.lower()} " for mark in marks))
 
 

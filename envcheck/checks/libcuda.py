@@ -48,9 +48,10 @@ def driver_library_mismatch(facts: Facts) -> Answer:
     guess = not stated and agreed(matches) == "assert"
     if smi_failed(facts.driver, MISMATCH) or matches or (differ and not working):
         known = None if values["module"] and values["library"] else "versions_unknown"
-        variant = "assert" if guess else "container" if contained(facts.container) else known
-        severity = Severity.WARNING if working else None
-        return Hit(values, evidence, variant=variant, severity=severity, confidence=Confidence.LIKELY if guess else None)
+        inside, told = contained(facts.container), bool(of_variant(matches, "container"))
+        variant = "assert" if guess else "container" if inside or told else known
+        severity, likely = Severity.WARNING if working else None, guess or (told and not inside)
+        return Hit(values, evidence, variant=variant, severity=severity, confidence=Confidence.LIKELY if likely else None)
     lines = of_symptom(facts, "cuda-803", "cuda-804")
     compat_error = cuda_code(facts) in (cuda.SYSTEM_DRIVER_MISMATCH, cuda.COMPAT_NOT_SUPPORTED) or bool(lines)
     if compat_error and not (working or contained(facts.container) or _compat_loaded(facts.cuda_driver) or facts.system.wsl):

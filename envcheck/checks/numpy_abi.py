@@ -18,10 +18,15 @@ _FIRST_WITH_API = {0xA: "1.10", 0xB: "1.13", 0xC: "1.14", 0xD: "1.16", 0xE: "1.2
                    0x12: "2.0", 0x13: "2.1", 0x14: "2.3"}  # fmt: skip
 
 
+# Bytes of an array's head, which 1.20 and 1.22 made longer (their release notes): a module asks for no fewer than it was compiled with.
+_FIRST_WITH_ARRAY = {"88": "1.20", "96": "1.22"}
+
+
 def _for_api(matches: Matches, built_for_1: bool | None) -> str | None:
     """The NumPy that a module asks for which was compiled against a newer C API than it finds: "numpy>=1.23,<2"."""
     built = value(matches, "built")
-    first = _FIRST_WITH_API.get(int(built, 16)) if built and re.fullmatch("0x[0-9a-f]{1,8}", built) else None
+    first = _FIRST_WITH_API.get(int(built, 16)) if built and re.fullmatch("0x[0-9a-f]{1,8}", built) else _FIRST_WITH_ARRAY.get(
+        value(matches, "array") or "")  # fmt: skip
     if first is None:
         return None
     return f"numpy>={first}" if first.startswith("2") and not built_for_1 else f"numpy>={first},<2"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from envcheck.checks import answer
+from envcheck.checks.channel_builds import asked_of_no_build
 from envcheck.checks.hardware import asked_of_amd, discrete_amd, discrete_intel, imported, named, nvidia
 from envcheck.checks.origin import IMPORT
 from envcheck.checks.reinstall import default_variant
@@ -15,7 +16,7 @@ from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Match
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import ImportStatus, Missing, PythonFacts, SystemFacts, TorchFacts, Why
 from envcheck.tables.archs import platform_of
-from envcheck.tables.torch_builds import Release
+from envcheck.tables.torch_builds import PLATFORMS, Release
 from envcheck.tables.versions import UNKNOWN, local, major, minor, older, pair
 
 
@@ -73,6 +74,8 @@ def torch_cpu_build(facts: Facts, matches: Matches) -> Answer:
     matches, cards = () if facts.devices.available or facts.backends.xpu else matches, nvidia(facts.gpus)
     if "torch" in facts.absent:
         return None
+    if asked := asked_of_no_build(facts, matches):
+        return asked
     if not _is_cpu_build(facts.torch):
         return _usual_on_jetson(facts) or _build_not_stated(facts, matches)
     if facts.system.os == "darwin":
@@ -193,9 +196,8 @@ def _cpu_said(facts: Facts, matches: Matches) -> Hit | None:
 def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     """The fallback: a GPU build, a GPU, and torch has no device. Rules that know the cause explain it away."""
     torch, devices, missing = facts.torch, facts.devices, facts.missing
-    if devices.available:
-        blind = tuple(one for one in matches if one.symptom in ("no-cuda-gpus", "framework-sees-no-gpu") and not one.quoted)
-        return Hit({}, quoted(blind), variant="elsewhere") if blind and not devices.devices else None
+    if devices.available or of_variant(matches, "interpreters"):
+        return _in_another_process(facts, matches)
     if _without_a_gpu_build(torch, matches):
         return _no_device_said(facts, matches)
     error, cards = devices.error or next(iter(devices.warnings), None), named(nvidia(facts.gpus))
@@ -213,6 +215,14 @@ def torch_cuda_unavailable(facts: Facts, matches: Matches) -> Answer:
     if _unlisted(missing):
         return Unknown("torch has no device, and the input names neither a GPU nor a driver: run nvidia-smi and add its output")
     return not_read("gpus", missing)
+
+
+def _in_another_process(facts: Facts, matches: Matches) -> Hit | None:
+    """Torch finds a GPU, and with another interpreter or in another process it finds none."""
+    if two := of_variant(matches, "interpreters"):
+        return Hit({name: value(two, name) for name in ("works", "lacks")}, quoted(two), variant="interpreters")
+    blind = tuple(one for one in matches if one.symptom in ("no-cuda-gpus", "framework-sees-no-gpu") and not one.quoted)
+    return Hit({}, quoted(blind), variant="elsewhere") if blind and not facts.devices.devices else None
 
 
 def _without_a_gpu_build(torch: TorchFacts, matches: Matches) -> bool:
@@ -303,7 +313,7 @@ def no_matching_wheel(facts: Facts, matches: Matches) -> Answer:
         last = next((one.version for one in reversed(facts.tables.releases()) if platform in one.pythons), None)
         fixes = (TorchBuild(f"=={last}"),) if last else ()
         return Hit({"platform": platform, "last": last or "none", "python": facts.python.version}, evidence, fixes, "platform")
-    if not matches:
+    if not matches or of_variant(facts.said("torch-companion-mismatch"), "conda"):  # the solver says why it found nothing
         return None
     return _for_intel_macs(facts, matches) or _for_another_machine(facts, matches, platform) or _no_file_said(facts, matches, platform)
 
@@ -329,7 +339,7 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         return Hit({name: value(pins, name) for name in ("pin", "asker", "need")}, quoted(pins), variant="pins")
     if of_variant(matches, "conda"):
         return Hit({}, quoted(matches), variant="conda")
-    if told := _of_an_installers_words(matches):
+    if told := _for_other_pythons(facts, matches, platform) or _of_an_installers_words(facts, matches):
         return told
     if other := _from_elsewhere(facts, matches, platform):
         return Hit({"requirement": _asked_file(matches)[0]}, quoted(matches), variant=other)
@@ -355,7 +365,7 @@ def _no_file_said(facts: Facts, matches: Matches, platform: str | None) -> Hit:
         return _other_package(facts, matches, values | {"package": name[0]})
     if platform == "linux-aarch64" and (pinned or local(wanted.partition("==")[2])):
         return Hit(values, quoted(matches), (TorchBuild(),), "arm")
-    return Hit(values, quoted(matches), _other_python(facts, wanted, platform, python), variant)
+    return Hit(values, quoted(matches), _other_python(facts, wanted, platform), variant)
 
 
 def _for_another_machine(facts: Facts, matches: Matches, platform: str | None) -> Hit | None:
@@ -375,7 +385,7 @@ def _for_another_machine(facts: Facts, matches: Matches, platform: str | None) -
     return Hit(values, quoted(matches), variant="machine", confidence=Confidence.LIKELY)
 
 
-def _of_an_installers_words(matches: Matches) -> Hit | None:
+def _of_an_installers_words(facts: Facts, matches: Matches) -> Hit | None:
     """What the words alone decide: a list for pip that was given to conda, a solver without end, a file, a build of another index."""
     wanted = _asked_file(matches)[0]
     build = local(wanted.partition("==")[2]) or ""
@@ -387,7 +397,8 @@ def _of_an_installers_words(matches: Matches) -> Hit | None:
     if slow := of_variant(matches, "solve"):
         return Hit({}, quoted(slow), variant="solve")
     if made := _made_for(value(matches, "wheel")):
-        return Hit(made, quoted(matches), variant="wheel", confidence=doubt(matches))
+        other = _for_another_system(facts, str(made["wheel"]))
+        return Hit(made | other, quoted(matches), variant="system" if other else "wheel", confidence=doubt(matches))
     base = wanted.partition("+")[0]
     if build == "cpu" and any(base.partition("==")[2] in re.findall(r"[\w.+]+", one.values.get("versions", "")) for one in matches):
         return Hit({"requirement": wanted, "base": base}, quoted(matches), variant="bare")
@@ -411,6 +422,22 @@ def _made_for(wheel: str | None) -> dict[str, object] | None:
     python = f"{tags[1]}.{tags[2]}"
     made = f"CPython {python} on {_SYSTEMS[tags[4]]} ({machine[0] if machine else tags[3]})"
     return {"wheel": wheel, "made": made, "use": python}
+
+
+# What the last tag of a wheel's name begins with, by system, and how a person calls it
+_TAGS = {"windows": (("win",), "Windows"), "darwin": (("macosx",), "macOS"), "linux": (("linux", "manylinux", "musllinux"), "Linux")}
+
+
+def _for_another_system(facts: Facts, wheel: str) -> dict[str, object]:
+    """What to ask for by its name, where this machine runs another system than the file is for; {} where it does not, or nobody says."""
+    tags, name = _TAGS.get(facts.system.os or "", ((), ""))
+    file = wheel.replace("\\", "/").rpartition("/")[2]
+    asked = re.match(r"([A-Za-z]\w{0,60})-(\d[\w.]{0,30})(?:(?:\+|%2B)(cu\d{2,3}))?[\w.+%]{0,30}-", file)
+    if not tags or file.rpartition("-")[2].startswith(tags) or asked is None:
+        return {}
+    index = f"https://download.pytorch.org/whl/{asked[3]}" if asked[3] and facts.system.os != "darwin" else None
+    what = f"{asked[1].replace('_', '-')}=={asked[2]}"
+    return {"here": name, "package": asked[1].replace("_", "-"), "bare": None if index else what, "what": what, "index": index}
 
 
 _OF_TORCH, _CUDA_BY_CONDA = re.compile(r"(?:py)?torch(?:vision|audio)?\b(?!-)"), re.compile(r"cudatoolkit\b|pytorch-cuda\b")
@@ -448,8 +475,8 @@ def _another_release(facts: Facts, matches: Matches, wanted: str) -> str | None:
     told = max((one.values.get("versions", "") for one in matches), key=len, default="")  # what is quoted of it may be cut
     listed = re.findall(r"(?<![\w.])\d{1,9}(?:\.\d{1,9}){1,2}(?![\w.])", told)
     real = [one for one in listed if not older(one, "0.3")]
-    if asked is None or not real or facts.tables.release(asked[1]) or asked[1] in listed:
-        return None
+    if asked is None or not real or facts.tables.release(asked[1]) or asked[1] in listed or all(older(asked[1], one) for one in real):
+        return None  # a list that begins later is that of a Python which came later
     near = [one for one in real if minor(one) == minor(asked[1])]
     return str(max(near or real, key=lambda one: [int(part) for part in one.split(".")]))
 
@@ -507,19 +534,60 @@ def _pythons(row: Release, system: SystemFacts, platform: str | None) -> tuple[s
     return tuple(sorted(every, key=lambda one: (pair(one), one)))
 
 
-def _other_python(facts: Facts, wanted: str, platform: str | None, python: str | None) -> tuple[Intent, ...]:
-    """An environment with a Python that the wanted release has wheels for, where this one is another or not known."""
+def _served(facts: Facts, wanted: str, platform: str | None) -> tuple[str, list[str]]:
+    """A release of torch that is asked for by its number, and the Pythons that it has wheels for, as far as they are known."""
     number = re.fullmatch(r"torch==([\d.]+)(?:\+\w+)?", wanted.strip())
-    mine = python if python and pair(python) >= (3, 0) else None
     row = facts.tables.release(number[1]) if number else None
-    served = _pythons(row, facts.system, platform) if row else ()
+    served = [one for one in _pythons(row, facts.system, platform) if not one.endswith("t")] if row else []
     old = _LAST_PYTHON.get(pair(number[1])) if number and not served else None
-    plain = [one for one in served if not one.endswith("t")] or (["3.6", old] if old else [])
-    if not number or not plain or _tag(facts.python) in served or (mine and ".".join(mine.split(".")[:2]) in served):
+    return number[1] if number else "", served or (["3.6", old] if old else [])
+
+
+def _other_python(facts: Facts, wanted: str, platform: str | None) -> tuple[Intent, ...]:
+    """An environment with a Python that the wanted release has wheels for, where this one is not known."""
+    number, plain = _served(facts, wanted, platform)
+    if not plain or facts.python.version:
         return ()
     oldest, newest = plain[0], plain[-1]
-    text = f"torch {number[1]} has wheels for Python {oldest} to {newest} only: make an environment with one of these."
+    text = f"torch {number} has wheels for Python {oldest} to {newest} only: make an environment with one of these."
     return (Manual(text, commands=(f"conda create -n torch-env python={newest}", f"uv venv -p {newest}"), choose=True),)
+
+
+def _for_other_pythons(facts: Facts, matches: Matches, platform: str | None) -> Hit | None:
+    """The release that was asked for has wheels, and none for this Python; where nobody says which that is, the list of offers does."""
+    wanted, _ = _asked_file(matches)
+    number, plain = _served(facts, wanted, platform)
+    python = _series(facts.python.version or _dotted(value(matches, "abi"))) or _of_a_list(facts, matches, platform)
+    if not (plain and python) or python in plain or any(one.variant for one in matches) or platform == "linux-aarch64":
+        return None
+    build = local(wanted.partition("==")[2]) or ""
+    index = f"https://download.pytorch.org/whl/{build}" if re.fullmatch(r"cpu|cu\d{2,3}", build) else None
+    first = next((row.version for row in facts.tables.releases() if python in _pythons(row, facts.system, platform)), None)
+    values: dict[str, object] = {"requirement": wanted, "release": number, "python": python, "oldest": plain[0], "newest": plain[-1]}
+    values |= {"bare": None if index else wanted, "index": index, "first": first}
+    return Hit(values, quoted(matches), variant="python", confidence=doubt(matches))
+
+
+def _series(version: str | None) -> str | None:
+    """ "3.12" of "3.12.4"; None of a Python before 3, of which the tables say nothing."""
+    found = minor(version)
+    return f"{found[0]}.{found[1]}" if found and found[0] == 3 else None
+
+
+def _of_a_list(facts: Facts, matches: Matches, platform: str | None) -> str | None:
+    """The Python whose first release is the oldest that was offered, where the list is PyPI's. With the first release of the tables
+    more than one may begin."""
+    told = max((one.values.get("versions", "") for one in matches), key=len, default="")
+    listed = re.findall(r"(?<![\w.])\d{1,2}(?:\.\d{1,2}){2}(?![\w.])", told)
+    if not listed or "+" in told or value(matches, "index"):
+        return None
+    places = (platform,) if platform else PLATFORMS
+    before, found = set[tuple[str, str]](), set[str]()
+    for row in facts.tables.releases():
+        now = {(place, one) for place in places for one in row.pythons.get(place, ()) if not one.endswith("t")}
+        found |= {one for place, one in now - before if row.version == listed[0] and before}
+        before |= now
+    return found.pop() if len(found) == 1 else None
 
 
 @check(needs="system", reads="system torch devices symptoms")

@@ -35,7 +35,7 @@ def missing_library(facts: Facts, matches: Matches) -> Answer:
         return Hit({"library": file or "a library", "file": file, "version": UNKNOWN}, evidence, variant=_refusal(refused))
     if library is None and (beside := foremost(matches, *_OF_ANOTHER)):
         return Hit({"library": _OF_ANOTHER[beside], "version": UNKNOWN}, evidence, variant=beside)
-    if told := of_variant(matches, "carried", "libomp", "mac_python", "dylib", "nix"):
+    if told := of_variant(matches, "carried", "libomp", "mac_python", "dylib", "nix", "unnumbered"):
         return Hit({"library": value(told, "library"), "version": UNKNOWN}, evidence, variant=told[0].variant)
     codec, fits = [match.symptom.startswith("torchcodec-") for match in matches], codec_fits(facts)
     # torchcodec's loader says that it lacks FFmpeg, or it did not load although it is for this torch

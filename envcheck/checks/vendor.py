@@ -103,9 +103,12 @@ def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
         return None
     if library := value(matches, "library"):
         return Hit({"library": library}, quoted(matches), variant="library")
-    # CUDA's torch looked for NVIDIA's driver on a machine of which only a Radeon is known
-    if (asked := of_symptom(facts, "torch-no-driver")) and cards and not gpus and not torch.hip:
-        return Hit({"gpu": cards}, quoted(asked), variant="driver")
+    # CUDA's torch, or a program of unknown torch, looked for NVIDIA's driver on a machine of which only a Radeon is known
+    own = of_symptom(facts, "torch-no-driver")
+    if of_variant(facts.said("torch-cuda-unavailable"), "colab", "kaggle"):
+        return None  # the card is of the person's own computer, and the program runs in a hosted notebook
+    if (asked := own or of_symptom(facts, "driver-said-missing")) and cards and not gpus and not torch.hip:
+        return Hit({"gpu": cards}, quoted(asked), variant="driver", confidence=None if own else Confidence.LIKELY)
     if told := _told_of_amd(facts, matches, cards):
         return told
     if facts.rocm != RocmFacts():

@@ -201,14 +201,14 @@ def _check_output(args: argparse.Namespace) -> None:
             raise UsageError(f"{flag}{path}: {reason}")
     evidence = getattr(args, "evidence", None)
     if evidence:  # what cannot be kept must not be noticed after the whole run
+        if reason := planted(evidence):
+            raise UsageError(f"--evidence {evidence}: {reason}")
         try:
             make_folders(evidence)
         except OSError as error:
             raise UsageError(f"--evidence {evidence}: {error.strerror}") from None
         if not os.access(evidence, os.W_OK | os.X_OK):
             raise UsageError(f"--evidence {evidence}: cannot be written")
-        if reason := planted(evidence):
-            raise UsageError(f"--evidence {evidence}: {reason}")
 
 
 def _record(args: argparse.Namespace) -> int:
@@ -217,5 +217,5 @@ def _record(args: argparse.Namespace) -> int:
     from envcheck import __version__
     from envcheck.render.json_v1 import render_record
 
-    put(render_record(snapshot, "envcheck", __version__), args.output, private=True)
+    put(render_record(snapshot, "envcheck", __version__), args.output, private=True, form="json")
     return 0

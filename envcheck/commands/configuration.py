@@ -157,7 +157,7 @@ def _check(path: str, where: str, key: str, value: object, flag: argparse.Action
     if key not in KEYS:
         near = near_word(key.replace("_", "-"), KEYS)
         hint = f"did you mean {near!r}?" if near else f"there are {', '.join(KEYS)}"
-        raise UsageError(f"{path}: unknown key {where + key!r}; {hint}")
+        raise UsageError(f"{path}: unknown key {where + one_line(key, 60)!r}; {hint}")
     expected, right = KEYS[key]
     if flag is not None and flag.choices is not None and key != "format":
         expected, right = (
@@ -260,7 +260,7 @@ def _read(path: str) -> tuple[bytes | None, str | None]:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             return None, None
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read(LIMIT_BYTES), foreign_file(descriptor, path)
+            return file.read(LIMIT_BYTES + 1), foreign_file(descriptor, path)
     finally:
         os.close(descriptor)
 
@@ -283,6 +283,8 @@ def _unreadable(path: str, error: OSError) -> tuple[bytes | None, str | None]:
 def _parsed(source: bytes, path: str) -> Mapping[str, Any]:
     from envcheck.tables.toml import parse_toml
 
+    if len(source) > LIMIT_BYTES:  # what is cut says something else
+        raise UsageError(f"{path}: larger than {LIMIT_BYTES >> 20} MiB")
     try:
         return parse_toml(source.decode("utf-8-sig"))  # editors on Windows put the mark before it
     except UnicodeDecodeError as error:

@@ -234,7 +234,7 @@ def _put(args: argparse.Namespace) -> Callable[[str, str | None], None]:
         if path is None and args.argv:
             print(text, end="", file=sys.stderr, flush=True)
         else:
-            output.put(text, path, utf8=args.format in output.UTF8, private=True)
+            output.put(text, path, utf8=args.format in output.UTF8, private=True, form=args.format)
 
     return put
 

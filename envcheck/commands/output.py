@@ -138,7 +138,7 @@ def deliver(args: argparse.Namespace, rendered: Callable[[str, bool], str], stdo
     """
     if args.output or stdout:
         private = args.format in FACTS and not args.redact
-        put(rendered(args.format, not args.output), args.output, utf8=args.format in UTF8, private=private)
+        put(rendered(args.format, not args.output), args.output, utf8=args.format in UTF8, private=private, form=args.format)
         if args.format == "github":
             _step_summary(rendered)
     for form, path in args.documents:
@@ -151,25 +151,46 @@ def _step_summary(rendered: Callable[[str, bool], str]) -> None:
     if not path:
         return
     try:
-        with open(path, "a", encoding="utf-8") as file:
-            file.write(rendered("markdown", False))
-    except OSError as error:
-        print(visible(f"envcheck: GITHUB_STEP_SUMMARY {path}: {error.strerror}"), file=sys.stderr)
+        put(rendered("markdown", False), path, "GITHUB_STEP_SUMMARY ", add=True)
+    except UsageError as error:  # the report itself has been written
+        print(visible(f"envcheck: {error}"), file=sys.stderr)
 
 
-def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = False, private: bool = False) -> None:
-    """Write to `path`, which `flag` gave, or to stdout if it is None. `utf8`: also on a stdout of another encoding.
+CI = ("CI", "GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")  # one of them is set wherever a log may be obeyed
+
+
+def for_log(text: str, form: str = "text") -> str:
+    """A text for stdout or stderr: where a CI reads that, no word in it is a command of the CI's."""
+    if not any(os.environ.get(name, "false").lower() not in ("", "0", "false") for name in CI):
+        return text
+    from envcheck.facts.printable import unheeded
+
+    return unheeded(text, form)
+
+
+def put(
+    text: str,
+    path: str | None = None,
+    flag: str = "-o ",
+    *,
+    utf8: bool = False,
+    private: bool = False,
+    add: bool = False,
+    form: str = "text",
+) -> None:
+    """Write to `path`, which `flag` gave, or to stdout if it is None. `utf8`: also on a stdout of another encoding. `add`: behind what
+    stands there.
 
     A `private` file that is new can be read by its owner alone. A link to a file is not followed: where others can write to a
     folder, it may lead anywhere. UsageError if it cannot be written. BrokenPipeError where the reader of stdout is gone.
     """
     if path is None:
-        _to_stdout(text, utf8)
+        _to_stdout(for_log(text, form), utf8)
         return
     if reason := planted(path):
         raise UsageError(f"{flag}{path}: {reason}")
     try:
-        descriptor = _opened(path, private)
+        descriptor = _opened(path, private, add)
         try:
             _write_all(descriptor, text.replace("\n", os.linesep).encode("utf-8"), PATIENCE_SECONDS)
         finally:
@@ -180,16 +201,17 @@ def put(text: str, path: str | None = None, flag: str = "-o ", *, utf8: bool = F
         raise UsageError(f"{flag}{path}: {error.strerror}") from None
 
 
-def _opened(path: str, private: bool) -> int:
+def _opened(path: str, private: bool, add: bool) -> int:
     """The file to write to. What stands there already is judged before it is emptied, since somebody may just have put it there."""
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     if not os.path.abspath(path).startswith(("/dev/", "/proc/")):  # /dev/stdout is a link, and the kernel's own
         flags |= getattr(os, "O_NOFOLLOW", 0)
+    flags |= os.O_APPEND if add else 0
     descriptor = _with_a_reader(path, flags, 0o600 if private else 0o666)
     try:
         if reason := planted(path):
             raise OSError(errno.EPERM, reason)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        if not add and stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.ftruncate(descriptor, 0)
     except BaseException:
         os.close(descriptor)
@@ -289,12 +311,20 @@ class _Unfailing(io.FileIO):
             return memoryview(data).nbytes
 
 
+class _Notes(io.TextIOWrapper):
+    """What is said on stderr, which a CI reads as it does stdout."""
+
+    def write(self, text: str) -> int:
+        super().write(for_log(text))
+        return len(text)
+
+
 def unfailing(stream: TextIO) -> TextIO:
     """The process's stderr, for which a full disk or a reader that is gone is nothing: what was found, and the exit code, stand."""
     if stream is not sys.__stderr__ or type(getattr(stream.buffer, "raw", stream.buffer)) is not io.FileIO:  # Windows' console is none
         return stream
     raw = io.BufferedWriter(_Unfailing(stream.fileno(), "wb", closefd=False))
-    return io.TextIOWrapper(raw, stream.encoding, stream.errors, line_buffering=True, write_through=True)
+    return _Notes(raw, stream.encoding, stream.errors, line_buffering=True, write_through=True)
 
 
 def take_every_character(stream: TextIO) -> None:

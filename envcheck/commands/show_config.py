@@ -11,7 +11,7 @@ from envcheck.commands.check import check_facts_named
 from envcheck.commands.configuration import KEYS, rule_session
 from envcheck.commands.output import put
 from envcheck.commands.rendering import words
-from envcheck.facts.printable import one_line
+from envcheck.facts.printable import inert, one_line
 from envcheck.render.styled import padded, width_of
 
 
@@ -32,7 +32,7 @@ def execute(args: argparse.Namespace) -> int:
     lines = [f"# {one_line(args.configuration.path or say('no configuration file was found'))}"]
     lines += [f"# {one_line(one)}" for one in args.configuration.passed_over]
     width = max(width_of(_setting(key, value, say)) for key, value, _ in rows if len(_toml(value)) < 40)
-    lines += [f"{padded(_setting(key, value, say), width)}  # {one_line(say(origin))}" for key, value, origin in rows]
+    lines += [f"{padded(inert(_setting(key, value, say)), width)}  # {one_line(say(origin))}" for key, value, origin in rows]
     lines += [f"# {say('rule of this site')}: {rule} ({say(text.severity.value)}): {one_line(text.title)}" for rule, text in own.items()]
     put("\n".join(lines) + "\n")
     return 0

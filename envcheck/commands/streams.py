@@ -16,6 +16,8 @@ import stat
 import sys
 import threading
 
+from envcheck.commands.output import for_log
+
 KEEP = 1 << 20  # bytes of the end of a stream that are kept for the diagnosis
 HEAD = 1 << 18  # and of its beginning, where the first error often stands
 CHUNK = 1 << 16
@@ -272,7 +274,7 @@ def write(descriptor: int, data: bytes) -> bool:
 
 def say(text: str) -> None:
     """To stderr, past Python's buffer: a full disk there must change neither the command's start nor its exit code."""
-    write(sys.stderr.fileno(), text.encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
+    write(sys.stderr.fileno(), for_log(text).encode(sys.stderr.encoding or "utf-8", "backslashreplace"))
 
 
 def _reserve_standard_descriptors() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from envcheck.errors import UsageError
 from envcheck.facts.given_file import read_given
+from envcheck.host.ownership import planted
 from envcheck.host.plain_files import make_folders, real_path
 from envcheck.read.wish_file import WishFile
 from envcheck.read.wish_kinds import read_wish_file
@@ -26,13 +27,24 @@ def load(names: Sequence[str], constraints: Sequence[str] = ()) -> tuple[WishFil
             continue
         if len(found) >= MOST_FILES:
             raise UsageError(f"{where}: more than {MOST_FILES} files include each other")
-        found[key] = file = read_wish_file(name, _text(name, where), constraint)
+        found[key] = file = _read(name, constraint, where)
         for role, path, line in file.includes:
             place = f"{name}:{line}"
             if "://" in path:
                 raise UsageError(f"{place}: {path} is behind a URL, and plan asks no network: save it, and name it with -r")
             wanted.append((os.path.join(os.path.dirname(name), path), constraint or role == "constraint", place))
     return tuple(found.values())
+
+
+def _read(name: str, constraint: bool, where: str) -> WishFile:
+    text = _text(name, where)
+    try:
+        return read_wish_file(name, text, constraint)
+    except UsageError:
+        if where in ("-r", "-c"):
+            raise
+    # What a file includes may be any file of this user's, and who wrote the first is to see nothing of it.
+    raise UsageError(f"{where}: {name} is not a file of requirements; named with -r, it is told in which line")
 
 
 def _text(name: str, where: str) -> str:
@@ -46,6 +58,8 @@ def save(folder: str, files: Sequence[WishFile], written: Mapping[str, str]) -> 
     """Write a whole set of files into a folder, as they lie to each other; the paths. Nothing that is there is written over."""
     if not written:
         return ()
+    if reason := planted(folder):
+        raise UsageError(f"--files-to {folder}: {reason}")
     targets = dict(_targets(folder, files))
     if there := [target for target in targets.values() if os.path.lexists(target)]:
         raise UsageError(f"--files-to {folder}: {there[0]} is there already, and nothing is written over")

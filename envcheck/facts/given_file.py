@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import select
 import stat
 import time
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from envcheck.errors import UsageError
 from envcheck.facts.printable import one_line
@@ -34,39 +35,72 @@ def read_given(path: str, flag: str, most_bytes: int, patience: float = PATIENCE
     finally:
         os.close(descriptor)
     if data is None:
-        raise UsageError(f"{name}: nobody has written to it for {patience:g} s")
+        raise UsageError(_silent(name, patience))
     if len(data) > most_bytes:
         raise UsageError(f"{name}: larger than {most_bytes >> 20} MiB")
     return data
 
 
 def open_given(path: str, patience: float = PATIENCE_SECONDS) -> BinaryIO:
-    """The same for reading in pieces. A FIFO in a folder may have no writer, which has to come in time; a pipe of the shell's has one."""
+    """The same for reading in pieces. A FIFO in a folder may have no writer, or one that falls silent, and is given up then; a pipe of the
+    shell's has one that is still at work."""
     if not (stat.S_ISFIFO(os.stat(path).st_mode) and os.path.exists(os.path.realpath(path))):
         return open(path, "rb")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not _ready(descriptor, patience):
         os.close(descriptor)
-        raise UsageError(f"{one_line(path, 200)}: nobody has written to it for {patience:g} s")
-    os.set_blocking(descriptor, True)
-    return os.fdopen(descriptor, "rb")
+        raise UsageError(_silent(one_line(path, 200), patience))
+    return io.BufferedReader(_Fifo(descriptor, one_line(path, 200), patience))
+
+
+class _Fifo(io.RawIOBase):
+    """A FIFO, each piece of which has to come in time: who opened it first may never write again, nor close it."""
+
+    def __init__(self, descriptor: int, path: str, patience: float) -> None:
+        self._descriptor, self._path, self._patience = descriptor, path, patience
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int:
+        piece = _piece(self._descriptor, len(into), self._patience)
+        if piece is None:
+            raise UsageError(_silent(self._path, self._patience))
+        into[: len(piece)] = piece
+        return len(piece)
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._descriptor)
+        super().close()
+
+
+def _silent(name: str, patience: float) -> str:
+    return f"{name}: nobody has written to it for {patience:g} s"
 
 
 def _all(descriptor: int, most_bytes: int, patience: float | None) -> bytes | None:
     """Up to `most_bytes`. None if a pipe stays silent for longer than `patience`."""
     pieces, size = [], 0
     while size < most_bytes:
-        if patience is not None and not _ready(descriptor, patience):
+        piece = _piece(descriptor, min(1 << 20, most_bytes - size), patience)
+        if piece is None:
             return None
-        try:
-            piece = os.read(descriptor, min(1 << 20, most_bytes - size))
-        except BlockingIOError:  # ready for another reader of the same pipe
-            continue
         if not piece:
             break
         pieces.append(piece)
         size += len(piece)
     return b"".join(pieces)
+
+
+def _piece(descriptor: int, most_bytes: int, patience: float | None) -> bytes | None:
+    """What comes next, b"" at the end. None if a pipe stays silent for longer than `patience`."""
+    while patience is None or _ready(descriptor, patience):
+        try:
+            return os.read(descriptor, most_bytes)
+        except BlockingIOError:  # ready for another reader of the same pipe
+            continue
+    return None
 
 
 def _ready(descriptor: int, patience: float) -> bool:

@@ -6,6 +6,8 @@ import re
 from base64 import b64decode
 from collections.abc import Callable
 
+from envcheck.facts.secret_places import placed
+from envcheck.facts.secret_references import is_reference
 from envcheck.facts.secret_shapes import scattered, spoken, without_tails
 from envcheck.facts.secret_words import FOREIGN, any_of
 
@@ -100,19 +102,19 @@ _ASSIGNED = re.compile(
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
     rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\(sensitive|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
-    r"((?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;\\]{4,})"
+    r"((?<=[^\\]\")[^\s),\]}\"\\](?:[^\"\n\\]|\\[\"\\;:,&$!@#%']){3,400}|(?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;\\]{4,})"
     r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}->\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )
 # A name here and its value there: <password>…</password>, {"name": "HF_TOKEN", "value": "…"}, ("password", "…"), `setenv HF_TOKEN …`
 _APART = re.compile(
     rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
     rf"|:{_BLANK}{{1,40}}(?:desc:\s\w{{1,20}}{_BLANK}{{1,40}})?value:\s|\n[^\n]{{0,200}}\binput_value=[\"'])"
-    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>\s{{0,8}}(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
+    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>(?:\s{{0,4}}\n\s{{0,40}})?(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
     rf"|<name>[\w.-]{{0,80}}(?:{_PROGRAMS}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
     rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_PROGRAMS}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD|KEY)\x20{{5,60}}(?=[^\s:,'\"]{{8,400}}(?:[:,'\"]|\x20{{0,200}}(?:\n|\Z)))"
-    rf"|\b[Ee]nv:[\w-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}[\"']?\s{{1,4}}(?:-Value\s{{1,4}})?(?!-)[\"']?"
+    rf"|\b[Ee]nv:[\w-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}[\"']?\x20{{1,4}}(?:-Value\x20{{1,4}})?(?!-)[\"']?"
     rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}(?:{_QUOTE})?"
     rf"(?:\s{{0,8}},{_BLANK}{{0,20}}|{_BLANK}{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
     rf"|(?<![^\n])[\w.-]{{0,60}}{_PROGRAMS}[\w-]{{0,40}}:?\n(?=\w[^\s/.]{{7,80}}(?![^\n]))(?=\S{{0,80}}\d)(?=\S{{0,80}}[A-Za-z])|\bauth-user-pass>?\n[^\n]{{1,80}}\n"
@@ -151,7 +153,7 @@ _HEX = re.compile(
 # "host:port:database:user:…" of .pgpass, unless it is a place in a source file
 _PGPASS = re.compile(
     r"((?<![^\s\"'`(])(?!\S{1,200}\.(?:py|cc?|cpp|cuh?|hp?p?|go|rs|js|ts):)(?:[A-Za-z][\w.-]{0,200}|\*):(?:\d{4,5}|\*):[^\s:/]{1,80}"
-    r":(?!(?i:error|warn|info|debug|note))(?=[^\s:]{0,79}[g-z])[^\s:/]{1,80}:)(?!\[secret\])[^\s:\"'`]{4,200}(?![\w/@-])"
+    r":(?!(?i:error|warn|info|debug|note))(?=[^\s:]{0,79}[g-z])[^\s:/]{1,80}:)(?!\[secret\])(?:[^\s:\"'`\\]|\\{1,3}[^\s\\]){4,200}(?![\w/@-])"
 )
 # "#HttpOnly_.host  TRUE  /  TRUE  1799999999  token  …": a line of a jar of cookies
 _TAB = r"(?:\\{1,3}t|\s{1,8})"  # as blanks, too, and as strings write it
@@ -339,6 +341,21 @@ _EMAIL = re.compile(
 )
 
 
+# Certificates, public keys and signatures tell nothing that is secret
+_PUBLIC = re.compile(
+    r"(-----BEGIN (?:(?:TRUSTED |X509 )?CERTIFICATE(?: REQUEST)?|(?:RSA |EC |DSA )?PUBLIC KEY|X509 CRL|DH PARAMETERS|PKCS7"
+    r"|PGP PUBLIC KEY BLOCK|PGP SIGNATURE)-----[\w+/=\s\\]{1,20000}(?:-----END |\Z))"
+)
+# Further words of one that YAML writes without quotation marks
+_REST_OF_LINE = re.compile(
+    r"((?<![^\n])[\x20\t]{0,40}(?:-\s)?[\w\"'-]{1,60}:[^\n]{0,120}\n[\x20\t]{2,40}(?:-\s)?[\w-]{0,60}:\x20\[secret\])(?:\x20[A-Za-z0-9!?$%&*+=@_.-]{1,40}){1,8}(?=\r?\n|\Z)"
+)
+# "user/password: … / …"
+_SECOND_OF_TWO = re.compile(r"(\w/\w{2,30}\s?[:=]\s{0,4}\[secret\]\x20/\x20)(?!\[secret\])[^\s,;]{4,80}")
+# "hf_xxxxxxxx" of a manual
+_BLANKED = re.compile("x{6}|X{6}")
+_NAME = re.compile(_NAMED)
+
 # A command may hold two
 _BEHIND_A_NAME = (
     _APART, _SAID, _TOLD, _HEX, _PGPASS, _JAR, _PIPED, _OPAQUE, _PIN, _PAIR, _LOGIN_QUOTED, _SIGNATURE, _OTHERWISE, _OTHERWISE, _CALLED,
@@ -346,16 +363,16 @@ _BEHIND_A_NAME = (
 
 
 def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
-    """Text with `mask` in the place of passwords, tokens and signatures, and without addresses of e-mail."""
+    """Text with `mask` in the place of passwords, tokens and signatures, and without addresses of e-mail. What is public stays as it is."""
+    parts = _PUBLIC.split(text) if "-----BEGIN " in text else [text]
+    return "".join(part if at % 2 else _masked(part, mask, again) for at, part in enumerate(parts))
+
+
+def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     if "BEGIN " in text or "Private-Lines" in text or "ANSIBLE_VAULT" in text:
         text = _PEM.sub(rf"\1{mask}", text)
-    text = _headless(text, mask)
-    if "@" in text:
-        text = _LOGIN.sub(f"{mask}@", _URL_LOGIN.sub(f"{mask}@", text) if "/" in text else text)
-        text = _PROXY.sub(rf"\1{mask}@", text)
-        text = _EMAIL.sub(EMAIL, text)
-    elif "%40" in text:
-        text = _URL_LOGIN.sub(f"{mask}@", text)
+    text = _without_logins(_headless(text, mask), mask)
+    text = placed(text, mask, lambda name: bool(_NAME.search(name)))
     text = _CODES.sub(lambda found: f"{found[1] or found[2]}{mask}", text)
     text = _LONE.sub(mask, text)
     text = _columns(_ARGUMENT.sub(lambda found: mask if _random(found[0]) else found[0], text), mask)
@@ -365,21 +382,45 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
         text = _MANIFEST.sub(lambda found: _ENTRY.sub(lambda one: f"{one[1] or one[2]}{mask}", found[0]), text)
     text = _BLOB.sub(lambda found: mask if _packed(found[0], again) else found[0], text)
     for pattern in _TOKENS:
-        text = pattern.sub(mask, text)
+        text = pattern.sub(lambda found: found[0] if _BLANKED.search(found[0]) else mask, text)
     text = _accounts(text, mask) if "<<" in text else text
     text = _HERE.sub(rf"\1{mask}", _LISTED.sub(lambda found: f"{(found[1] or found[2]).rstrip()} {mask}", text))
+    text = _without_named(text, mask)
+    text = without_tails(spoken(scattered(text, mask), mask), mask)
+    text = _SECOND_OF_TWO.sub(rf"\1{mask}", text) if f"{mask} / " in text else text
+    return _REST_OF_LINE.sub(r"\1", text) if f": {mask} " in text else text
+
+
+def _without_logins(text: str, mask: str) -> str:
+    """Text without logins before a host and without addresses of e-mail."""
+    if "@" in text:
+        text = _LOGIN.sub(f"{mask}@", _URL_LOGIN.sub(f"{mask}@", text) if "/" in text else text)
+        return _EMAIL.sub(EMAIL, _PROXY.sub(rf"\1{mask}@", text))
+    return _URL_LOGIN.sub(f"{mask}@", text) if "%40" in text else text
+
+
+def _without_named(text: str, mask: str) -> str:
+    """Text without what stands behind a name or a flag that says what it is."""
+
+    def behind_name(found: re.Match[str]) -> str:
+        return _unless_reference(found, found[1], mask)
+
     if "=" in text or ":" in text or "%3" in text or not text.isascii():
         text = _SIGNED.sub(rf"\1{mask}", text)
         text = _SESSION.sub(rf"\1{mask}", text)
-        text = _HEADER.sub(lambda found: f"{found[1]}{found[2] or ''}{mask}", text)
-        text = _ASSIGNED.sub(rf"\1{mask}", text)
+        text = _HEADER.sub(lambda found: _unless_reference(found, f"{found[1]}{found[2] or ''}", mask), text)
+        text = _ASSIGNED.sub(behind_name, text)
     text = _BEARER.sub(lambda found: f"{found[1] or found[2] or found[3]}{mask}", text)
     if "/" in text:
         text = _HOOK.sub(rf"\1{mask}", text)
     for pattern in _BEHIND_A_NAME:
-        text = pattern.sub(rf"\1{mask}", text)
-    text = _FLAG.sub(rf"\1{mask}", text) if "-" in text else text
-    return without_tails(spoken(scattered(text, mask), mask), mask)
+        text = pattern.sub(behind_name, text)
+    return _FLAG.sub(behind_name, text) if "-" in text else text
+
+
+def _unless_reference(found: re.Match[str], before: str, mask: str) -> str:
+    """What stands before a secret, and the mask; the text as it was where no secret stands there."""
+    return found[0] if is_reference(found.string, found.start(), found.start() + len(before)) else before + mask
 
 
 def _accounts(text: str, mask: str) -> str:

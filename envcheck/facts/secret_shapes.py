@@ -9,6 +9,7 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 
+from envcheck.facts.secret_references import is_reference, is_state
 from envcheck.facts.secret_words import FOREIGN, any_of
 
 # ------------------------------------------------------------------ what a token is made of
@@ -43,7 +44,7 @@ _HOLDS = re.compile(
 _NAME = re.compile(r"[a-z_]{1,80}(?:[._-][a-z0-9]{1,80}){0,20}|[a-z]{1,80}\d+|_{0,2}(?:[A-Z]{1,8}[a-z]{1,40}){1,20}")
 
 
-def _is_fact(token: str) -> bool:
+def is_fact(token: str) -> bool:
     return bool(_FACT.fullmatch(token) or _BEGINS.match(token) or _HOLDS.search(token))
 
 
@@ -69,10 +70,10 @@ def _kind(letter: str) -> str:
     return "A" if letter.isupper() else "a" if letter.isalpha() else "0" if letter.isdigit() else "_" if letter in "._-/" else "!"
 
 
-def _thought_of(token: str, named: bool) -> bool:
+def thought_of(token: str, named: bool) -> bool:
     """Whether people think of a password such as this. `named`: a colon, an arrow or a quotation mark says that here it is."""
     kinds = set(map(_kind, token))
-    if len(token) < (6 if named else 8) or not kinds & {"A", "a"} or _is_fact(token):
+    if len(token) < (6 if named else 8) or not kinds & {"A", "a"} or is_fact(token):
         return False
     if _NAME.fullmatch(token) and not (named and "0" in kinds and "_" in kinds):
         return False
@@ -81,9 +82,9 @@ def _thought_of(token: str, named: bool) -> bool:
     return told > 1
 
 
-def _drawn(token: str) -> bool:
+def drawn(token: str) -> bool:
     """Whether a program has drawn this: a key in hex, a UUID, letters and digits among each other."""
-    if not _KEY_LETTERS.fullmatch(token) or _is_fact(token):
+    if not _KEY_LETTERS.fullmatch(token) or is_fact(token):
         return False
     if _UUID.search(token):
         return True
@@ -101,6 +102,7 @@ _PASSWORD = re.compile(
     r"|\b(?:pass\sshow|vault\s(?:kv\s)?(?:get|read)|(?:op|bw|lpass|gopass)\s(?:read|get|show))\b"
     r"|(?<![A-Za-z0-9-])(?:PW|[Pp]w|[Pp]wd|[Pp]sw|[Mm]dp|(?:[Cc]redentials?|[Cc]reds?|CREDS)(?=[\s:=]))(?![\w-])"
     r"|(?<![A-Za-z0-9-])(?:[Pp]ass|[Cc]lave|[Ss]enha|PIN|[Pp]sk|PSK)(?=\s{0,20}[:=→»—–]|\s(?:is|was|es|est|é)\s)"
+    r"|(?<![A-Za-z0-9./-])(?:mk|ww|пасс)(?=:\s)"
 )
 _KEY = re.compile(
     r"(?i)(?:api|access|secret|private|account|auth|customer|service|license|licence|recovery|unlock|activation|send|deploy)[\x20_-]?keys?(?![a-z])"
@@ -110,6 +112,7 @@ _GROUPS = re.compile(r"[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){2,8}")  # of a key of a p
 _GAP = re.compile(r"(?:[\s\"'`「『«“‘(\[<:：=→>—–|.…?·»*#&;,!)\]}]|\\{1,3}[nrt\"']|-(?=[\s>])|[是为為は](?=[「『“\"'\x20]|[!-~])){0,80}")
 _NAMING = re.compile(r"[:：=→>»?|…—–\n\"'`「『«“‘是为為は]|\.\.\.")
 _BELOW = re.compile(r":\n[\x20\t]{1,40}\w")  # further lines that belong to this one
+_ALONE = re.compile(r":\s?\n\s?\n\s{0,8}\Z")  # a blank line, and what was spoken of on one of its own
 _CLOSED = {'"': '"', "'": "'", "`": "`", "「": "」", "『": "』", "«": "»", "“": "”", "‘": "’"}
 _TOKEN = re.compile(r"[^\s，。；、」』”’»\"`|]{1,400}")
 _ENDS = ".,;:!?)]}>'"
@@ -146,7 +149,7 @@ def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
             to = max(at, found.end() - len(found[0]) + len(found[0].rstrip(_ENDS)))
         else:
             return
-        if breaks > most_breaks:
+        if breaks > most_breaks and not (breaks == 2 and _ALONE.match(gap[0])):
             return
         if to > at and (number < _NEAR or (named and not breaks)):
             yield at, to, named
@@ -158,18 +161,31 @@ def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
 
 def spoken(text: str, mask: str) -> str:
     """Without what stands behind a word for a password and looks like one, or behind a word for a key and is drawn."""
-    hidden = []
+    hidden: list[tuple[int, int]] = []
     for word, most, judges in ((_PASSWORD, 16, True), (_KEY, 10, False)):
-        for found in word.finditer(text):
-            for start, end, named in _behind(text, found.end(), most):
-                token = text[start:end]
-                if mask.strip("[]") in token:
-                    break
-                thought_of = judges and (" " not in token or _quoted(text, start, found.end())) and _thought_of(token, named)
-                if thought_of or _drawn(token) or _GROUPS.fullmatch(token):
-                    hidden.append((start, end))
-                    break
+        hidden += filter(None, (_spoken_of(text, found, most, mask, judges=judges) for found in word.finditer(text)))
     return _without(text, hidden, mask)
+
+
+_GIVEN = re.compile(r"[\"'\])]{0,3}\s{0,8}[:=]{1,2}\s{0,8}[\"']?")
+
+
+def _spoken_of(text: str, word: re.Match[str], most: int, mask: str, *, judges: bool) -> tuple[int, int] | None:
+    ends = len(text)
+    for start, end, named in _behind(text, word.end(), most):
+        token = text[start:end]
+        if mask.strip("[]") in token or start > ends:
+            return None
+        if is_reference(text, word.start(), start):
+            if is_state(text, word.start(), start):  # the next line speaks of something else
+                ends = text.find("\n", start) % (len(text) + 1)
+            elif _GIVEN.fullmatch(text, word.end(), start):  # that is the value
+                return None
+            continue
+        like_one = judges and (" " not in token or _quoted(text, start, word.end())) and thought_of(token, named)
+        if like_one or drawn(token) or _GROUPS.fullmatch(token):
+            return start, end
+    return None
 
 
 def _quoted(text: str, start: int, word: int) -> bool:
@@ -190,13 +206,13 @@ def _without(text: str, hidden: list[tuple[int, int]], mask: str) -> str:
 
 _CHANCE = re.compile(
     r"(?<![\w+/.#-])(?<!\?id=)(?<!\bsha\d)(?<!\bsha\d{3}[-:])(?<!SHA256:)"
-    r"(?!_Z|ZN|AAAA|sha\d|0x)[A-Za-z0-9+/_-]{20,400}={0,2}(?![\w@?/+])(?!\.\w)"
+    r"(?!_Z|ZN|AAAA|sha\d|0x|LS0tLS1CRUdJTiBDRVJU)[A-Za-z0-9+/_-]{20,400}={0,2}(?![\w@?/+])(?!\.\w)"
 )
 _ADDRESS = re.compile(r"((?:://|(?<![\w./@:~-]))[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}(?::\d{1,5})?)(/[^\s\"'<>?]{16,400})")
 _SEGMENT = re.compile(r"(?<![\w-])(?<!/d/)(?<!/folders/)(?<!/id/)[\w-]{18,400}")
 _DOTTED = re.compile(
     r"(?<![\w+/#-])(?<!\bsha\d:)(?<!\bsha\d{3}[-:])(?<!SHA256:)"
-    r"(?!_Z|ZN|AAAA|sha\d|0x)(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{20,400}(?![\w@?+/=-])"
+    r"(?!_Z|ZN|AAAA|sha\d|0x|LS0tLS1CRUdJTiBDRVJU)(?=[A-Za-z_-]{0,60}\d)[A-Za-z0-9_-]{20,400}(?![\w@?+/=-])"
 )
 _REST_OF_DOTTED = re.compile(r"(?<=\[secret\])(?:[.:][\w-]{12,400}){1,6}")
 _TWO = re.compile(r"(?<![\w:/.@-])([A-Za-z0-9_-]{16,80}:)([A-Za-z0-9_-]{20,100})(?![\w:.@/-])")
@@ -215,7 +231,7 @@ _FLAG_OF_USER = re.compile(
 _SLASHED = re.compile(r"(\b(?i:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s)(\S{6,80})")
 # The word before a checksum
 _SUM = re.compile(
-    r"(?i)(?:finger_?print|check_?sum|digest|(?<!password_)(?<!passwd_)(?<!pw)hash|integrity|e-?tag|md5|sha\d{1,3}|crc\d{0,2}|host_?id|request_?id|\bh1)[\s:=\"'(]{0,6}\Z"
+    r"(?i)(?:finger_?print|check_?sum|digest|(?<!password_)(?<!passwd_)(?<!pw)hash|integrity|e-?tag|md5|sha\d{1,3}|crc\d{0,2}|\bh1|(?<!session)(?<!secret)(?<!token)(?<!role)(?<!sess)(?:[_-]id|(?<=[a-z])(?-i:Id)))[\s:=\"'(]{0,6}\Z"
 )
 _PARAMETER = re.compile(r"(?<=[?&])(?!(?:id|v)=)([\w.-]{1,40}=)([\w+/=%.-]{14,400})(?=[&\s\"'#]|\Z)")
 _CALL = re.compile(
@@ -243,26 +259,26 @@ def scattered(text: str, mask: str) -> str:
         return mask if by_chance(found[0]) and not _says(found[0]) and not _is_sum(found) else found[0]
 
     if "(" in text:
-        for call, judge in ((_CALL, lambda one: _thought_of(one, True) or _drawn(one)), (_FIRST_OF_TWO, lambda one: True)):
+        for call, judge in ((_CALL, lambda one: thought_of(one, True) or drawn(one)), (_FIRST_OF_TWO, lambda one: True)):
             text = call.sub(_judged(judge, mask), text)
     if "://" in text:
-        text = _POSITIONAL.sub(_judged(lambda one: _thought_of(one, False) or _drawn(one), mask), text)
+        text = _POSITIONAL.sub(_judged(lambda one: thought_of(one, False) or drawn(one), mask), text)
     if "/" in text:
         text = _ADDRESS.sub(lambda found: found[1] + _SEGMENT.sub(drawn_by_chance, found[2]), text)
-    text = _PARAMETER.sub(_judged(_drawn, mask), text)
-    text = _ONE_LETTER.sub(_judged(_drawn, mask), text)
+    text = _PARAMETER.sub(_judged(drawn, mask), text)
+    text = _ONE_LETTER.sub(_judged(drawn, mask), text)
     for pattern in (_FLAG_OF_USER, _SLASHED):
-        text = pattern.sub(_judged(lambda one: _thought_of(one, False), mask), text)
-    text = _PREFIXED.sub(lambda found: mask if _drawn(found[0].partition("-" if "-" in found[0][:8] else "_")[2]) else found[0], text)
+        text = pattern.sub(_judged(lambda one: thought_of(one, False), mask), text)
+    text = _PREFIXED.sub(lambda found: mask if drawn(found[0].partition("-" if "-" in found[0][:8] else "_")[2]) else found[0], text)
     if ":" in text:
-        text = _TWO.sub(lambda found: found[1] + mask if _drawn(found[1][:-1]) and _drawn(found[2]) else found[0], text)
+        text = _TWO.sub(lambda found: found[1] + mask if drawn(found[1][:-1]) and drawn(found[2]) else found[0], text)
     if "@" in text:
-        text = _AT_HOST.sub(_judged(lambda one: _thought_of(one, False), mask), text)
-    text = _SMALL.sub(lambda found: mask if _drawn(found[0]) and not _is_sum(found) else found[0], text)
+        text = _AT_HOST.sub(_judged(lambda one: thought_of(one, False), mask), text)
+    text = _SMALL.sub(lambda found: mask if drawn(found[0]) and not _is_sum(found) else found[0], text)
     text = _DOTTED.sub(drawn_by_chance, _CHANCE.sub(drawn_by_chance, text))
     if mask not in text:
         return text
-    return _FORM.sub(_judged(_drawn, mask), _REST_OF_DOTTED.sub("", text))
+    return _FORM.sub(_judged(drawn, mask), _REST_OF_DOTTED.sub("", text))
 
 
 def _is_sum(found: re.Match[str]) -> bool:
@@ -273,7 +289,7 @@ def _is_sum(found: re.Match[str]) -> bool:
 def _says(token: str) -> bool:
     """Whether this is base64 of a text, which is judged by itself."""
     try:
-        return b64decode(token + "=" * (-len(token) % 4)).decode().isprintable()
+        return b64decode(token + "=" * (-len(token) % 4)).decode().replace("\n", " ").isprintable()
     except ValueError:
         return False
 
@@ -285,7 +301,7 @@ def _judged(judge: Callable[[str], bool], mask: str) -> Callable[[re.Match[str]]
 # ------------------------------------------------------------------ behind a mask
 
 _TAIL = re.compile(
-    r"((?:&#?\w{2,6};|''|\"\"|\\[\"']|[,;:&<^|!'+#%*\\])(?!//)"
+    r"((?:&#?\w{2,6};|''|\"\"|\\{1,3}[\"':]|[,;:&<^|!'+#%*\\])(?!//)"
     r"([^\s=,;:&'\"<>()\[\]{}\\]{4,80}))(?![=\w(\[]|:/|:\s)"
 )
 
@@ -305,4 +321,4 @@ def without_tails(text: str, mask: str) -> str:
 def _rest(said: str, whole: str) -> bool:
     if whole.startswith(("''", '""', "\\", "&#")):
         return True
-    return not _is_fact(said) and (_thought_of(said, True) or (len(said) > 5 and not said.islower() and not said.isdigit()))
+    return not is_fact(said) and (thought_of(said, True) or (len(said) > 5 and not said.islower() and not said.isdigit()))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envcheck.facts.secret_words import FOREIGN, any_of
+from envcheck.facts.secret_words import CODES, FOREIGN, any_of
 
 MASK = "[secret]"
 
@@ -42,10 +42,18 @@ _HINTS = (
     "community", "passkey",
     "access grant", "access_grant", "scratch", "emergency", "pre-shared", "preshared", "user(", "access code", "access_code", "_code",
     "/pass", "/password", "gocspx", "1//0", "=}",
+    "pass>", "pwd>", "pass\"", "maiden", "memorable", "security answer", "security_answer", "securityanswer", "security question",
+    "antwort", "sicherheitsfrage", "kontrollfrage", "security q", "ftp>", "mk: ", "ww: ", "пасс", "réponse", "respuesta", "resposta",
+    "risposta", "вопрос", "答案", "答え", "답변", "sql>", "/oper ", "oper ", "authenticate", "auth\r", "auth\n", "auth\\r", "wep_key",
+    "wep-key", "/rp ", "rar ", "пин-", "пин ", "pin-", "@/", "@tcp", "@unix", "userid=", "createuser", "334 ", "mtan", " tan is",
+    " tan ist", " tan lautet", "tan: ", "code was ", "code ist ", "code est ", "code lautet ", "code to ", "code è ", "codice ",
+    "código ", "kod ", "kode ", "koden ", "koodi ", "код ", "код:", "set_network", ".psk", "md5 \"", "sha \"", "aes \"", "256 \"",
+    "512 \"", "md5 '", "sha '", "aes '",
 )  # fmt: skip
 
 # Letters and digits in a row, as tokens have them. A commit's forty of hex are none: every report has those of torch.
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?![0-9a-f]{40}(?![A-Za-z0-9]))(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{16}")
+_GROUPED = re.compile(r"-[A-Z0-9]{4,8}-[A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){1,5}(?![\w-])")  # as keys of products are
 _WRITTEN_OUT = re.compile(r"\\{1,3}u00([2-7][0-9a-fA-F])")
 # A text on one line, as a line of source and JSON write it
 _ESCAPED = re.compile(
@@ -69,7 +77,7 @@ def mask_secrets(text: str) -> str:
         if plain != text:
             shown = mask_secrets(plain)
             return text if shown == plain else shown
-    if "@" not in text and not _hints().search(text.lower()) and not _RUN.search(text):
+    if "@" not in text and not _hints().search(text.lower()) and not _RUN.search(text) and not _GROUPED.search(text):
         return text
     from envcheck.facts.secret_patterns import masked
 
@@ -98,12 +106,15 @@ def _masked_as_meant(line: str) -> str:
 _ELSEWHERE = r"_pat(?!h)|\s-[ul]\s|[?&]\w{1,3}=[\w-]{14}|\b(?:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s"
 
 
+_FOR_HINTS = (*_HINTS, *map(str.lower, CODES))  # one tree of letters: each further branch is tried at each place
+
+
 @functools.cache
 def _hints() -> re.Pattern[str]:
     """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
     # no LD_LIBRARY_PATH; a line of .pgpass
     return re.compile(
-        rf"{any_of(_HINTS)}|{any_of(FOREIGN)}|{_ELSEWHERE}|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S"
+        rf"{any_of(_FOR_HINTS)}|{any_of(FOREIGN)}|{_ELSEWHERE}|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S"
     )
 
 
@@ -126,28 +137,3 @@ def mask_words(words: Sequence[str]) -> Iterator[str]:
     for word in words:
         yield mask_secrets(flag + word).removeprefix(flag)
         flag = f"{word} " if word.startswith("-") and "=" not in word else ""
-
-
-def program_of(words: Sequence[str]) -> str:
-    """Program and script or module of a command line, of whatever user; other arguments, and code after -c, may hold secrets."""
-    if not words:
-        return ""
-    name = words[0].rsplit("/", 1)[-1]
-    if not name.startswith(("python", "pypy")):
-        return name
-    for at, word in enumerate(words[1:], 1):
-        if word == "-m":
-            return " ".join([name, "-m", *words[at + 1 : at + 2]])
-        if word == "-c":
-            return name
-        if not word.startswith("-") and words[at - 1] not in ("-X", "-W"):
-            return f"{name} {word.rsplit('/', 1)[-1]}"
-    return name
-
-
-def process_name(said: str | None) -> str | None:
-    """The same of what nvidia-smi and NVML call a process: a path, or a command line in one text. "[Not Found]" stays."""
-    if not said or said.startswith("[") or "\\" in said or (" -" not in said and ".py " not in said):
-        return said
-    words = said.split()
-    return program_of(words) if len(words) > 1 else said

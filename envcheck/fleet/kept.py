@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import time
@@ -19,6 +20,7 @@ def keep_evidence(folder: str, into: str, seat: Seat, trials: Iterable[FleetTria
     from envcheck import __version__
     from envcheck.evidence.insights import keep
     from envcheck.facts.snapshot import Snapshot
+    from envcheck.host.ownership import planted
     from envcheck.render.json_v1 import render_record
 
     if not folder or all(one.outcome in ("passed", "skipped") for one in trials):
@@ -26,6 +28,8 @@ def keep_evidence(folder: str, into: str, seat: Seat, trials: Iterable[FleetTria
     host = seat.host.replace(os.sep, "_")
     path = os.path.join(into, f"envcheck-evidence-{time.strftime('%Y%m%dT%H%M%S')}-{host}-rank{seat.rank}-{os.getpid()}.tar.gz")
     try:
+        if reason := planted(into):
+            raise OSError(errno.EPERM, reason)
         make_folders(into)
         keep(folder, path, Snapshot(), render_record(Snapshot(), "envcheck", __version__), executable)
         said = f"evidence kept in {path}"

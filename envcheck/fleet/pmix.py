@@ -32,16 +32,15 @@ def may_ask(env: Mapping[str, str], command_follows: bool) -> bool:
 
 def ask(env: Mapping[str, str]) -> JobTold | None:
     """Host of rank 0 and the hosts of the job; None where nobody answers."""
-    import subprocess
-
     from envcheck.fleet.seat import JobTold
+    from envcheck.host.access import run_command
 
     words = (sys.executable, "-I", "-S", os.path.abspath(__file__), *_libraries(env))
+    done = run_command(words, timeout=SECONDS)
     try:
-        done = subprocess.run(words, capture_output=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL)
-        said = json.loads(done.stdout)
+        said = json.loads("" if done.timed_out else done.stdout)
         master, hosts = said["master"], tuple(said["hosts"].split(","))
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
     if not isinstance(master, str) or not master:
         return None

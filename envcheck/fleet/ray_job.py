@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from envcheck.errors import UsageError
 from envcheck.facts.printable import visible
 from envcheck.facts.record import record
+from envcheck.host.plain_files import beginning
 from envcheck.report.fleet import BAD_HOST, CANNOT_TELL
 
 CONNECT_SECONDS, INIT_SECONDS = 5.0, 60.0
@@ -58,7 +59,7 @@ def run_on_ray(
     for (_, path), text in zip(files, ends[0].files, strict=False):
         if text is not None:
             put(text, path)
-    return _told(ends)
+    return _told(ends, put)
 
 
 def _connect(ray: Any, address: str) -> None:
@@ -87,9 +88,8 @@ def _listed(address: str) -> str:
     if address != "auto":
         return address
     try:
-        with open(CLUSTER_FILE, encoding="utf-8") as file:
-            left = file.read(200).strip()
-    except (OSError, UnicodeDecodeError):
+        left = beginning(CLUSTER_FILE, 200).strip()
+    except OSError:
         left = ""
     return os.environ.get("RAY_ADDRESS") or left
 
@@ -222,10 +222,9 @@ def _end(ray: Any, task: Any, rank: int, done: bool) -> NodeEnd:
         return NodeEnd(f"rank {rank}", CANNOT_TELL, "", f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
 
 
-def _told(ends: Sequence[NodeEnd]) -> int:
+def _told(ends: Sequence[NodeEnd], put: Put) -> int:
     sys.stderr.write(ends[0].stderr)
-    sys.stdout.write(ends[0].stdout)
-    sys.stdout.flush()
+    put(ends[0].stdout, None)
     for end in ends[1:]:
         if end.code != ends[0].code:
             lines = end.stderr.strip().splitlines()

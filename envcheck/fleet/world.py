@@ -29,9 +29,10 @@ from envcheck.fleet.options import BACKENDS, FleetOptions
 from envcheck.fleet.seat import Seat
 from envcheck.fleet.store import Store, StoreError
 from envcheck.fleet.store_server import GONE
-from envcheck.host.orphans import end_group
+from envcheck.host.access import end_group
+from envcheck.host.orphans import Offspring
 from envcheck.host.plain_files import tail, written
-from envcheck.target.process import LINES, Target, start_agent
+from envcheck.target.process import LINES, Target, bound_output, start_agent
 
 SIZES = (4, 1 << 10, 64 << 10, 1 << 20)  # bytes; the third is the first that an MTU black hole swallows
 STEPS = 10
@@ -67,11 +68,14 @@ def try_world(
     of `time.monotonic()`, by more than the seconds that ending the child takes. `without`, to rank 0: backends that cannot work, as is
     known already; each of their trials would last until its time is over."""
     seats = {one.rank: one for one in peers if one.rank is not None and _takes_part(one, options)}
-    part = Part(seat, seats, store, child or Child(target), options, deadline)
+    offspring = Offspring()
+    child = child or Child(target, {**os.environ, **offspring.mark})
+    part = Part(seat, seats, store, child, options, deadline)
     lead = Lead(seats, store, options, deadline, without) if seat.rank == 0 else None
     if lead:
         part.gives_up = lead.gives_up
     try:
+        offspring.adopt()
         if seat.rank in seats:
             part.start()
         number = 0
@@ -92,6 +96,7 @@ def try_world(
         if options.evidence:
             keep_evidence(part.child.folder, options.evidence, seat, part.trials, target.executable)
         part.child.close()
+        offspring.end()
     return tuple(lead.trials if lead else part.trials)
 
 
@@ -133,7 +138,8 @@ class Child:
             return  # it is gone, which `runs` says
 
     def events(self) -> list[dict[str, Any]]:
-        """What it has written since the last question."""
+        """What it has written since the last question; what it prints is kept from filling the disk."""
+        bound_output(self.folder)
         data = written(os.path.join(self.folder, LINES), self.at, 1 << 20) or b""
         whole = data[: data.rfind(b"\n") + 1]
         self.at += len(whole)

@@ -10,14 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 from envcheck import FOLDER
 from envcheck.facts.record import record
+from envcheck.host.command_output import command_output
 from envcheck.host.library_search import library_files
+from envcheck.host.orphans import children, end_all, group_of
 from envcheck.host.ownership import safe_variables
-from envcheck.host.plain_files import descriptor, real_path
+from envcheck.host.plain_files import beginning, real_path
 from envcheck.host.syscalls import (
     Disk,
     Resolved,
@@ -34,8 +35,8 @@ from envcheck.host.syscalls import (
     reverse,
 )
 
-READ_LIMIT = 1 << 20  # bytes of a file or of a program's output
-FILE_LIMIT = 64 << 20  # bytes that a program may write
+READ_LIMIT = 1 << 20  # bytes of a file
+FILE_LIMIT = 64 << 20  # bytes of a file that a program may write
 ENVIRONMENT_LIMIT = 1 << 18  # bytes of another process's variables
 
 
@@ -135,14 +136,15 @@ def run_command(
 ) -> Completed:
     """Run argv without a shell, in a session of its own; at the deadline, or at Ctrl-C, the whole group is killed.
 
-    Output is taken from files, not pipes, so that a grandchild that keeps a pipe open cannot hold us.
+    A grandchild that keeps its output open does not hold us.
     """
     began = time.monotonic()
-    with ExitStack() as closed:
-        try:
-            out, err = closed.enter_context(_output_file()), closed.enter_context(_output_file())
-        except OSError as error:
-            return Completed(tuple(argv), not_executable=True, stderr=f"there is no place for what it prints: {error.strerror}")
+    try:
+        printed = command_output()
+    except OSError as error:
+        return Completed(tuple(argv), not_executable=True, stderr=f"there is no place for what it prints: {error.strerror}")
+    with printed:
+        out, err = printed.given
         try:
             process = subprocess.Popen(
                 list(argv),
@@ -158,48 +160,47 @@ def run_command(
         except OSError as error:
             return Completed(tuple(argv), not_executable=True, stderr=str(error))
         bound(process, FILE_LIMIT)
+        printed.handed_over()
         if running is not None:
             running.add(process)
         try:
-            timed_out = not wait(process, timeout)
+            timed_out = not printed.wait(process, timeout)
         finally:
             kill_group(process)
             if running is not None:
                 running.discard(process)
         code = None if timed_out else process.returncode
-        return Completed(tuple(argv), code, _tail(out), _tail(err), time.monotonic() - began, timed_out)
+        return Completed(tuple(argv), code, *printed.texts(), time.monotonic() - began, timed_out)
 
 
 def bound(process: subprocess.Popen[Any], file_limit: int | None = None) -> None:
-    """What crashes under our hands leaves no core file in the user's folder. No answer is as long as `file_limit`: a tool that writes
-    without end is killed by SIGXFSZ and does not fill the disk.
+    """What crashes under our hands leaves no core file in the user's folder, and no file of its own is longer than `file_limit`.
 
-    Limits of the child alone: ours may be those of a notebook, with other children.
+    Limits of the child alone, and of what it has started by now: ours may be those of a notebook, with other children.
     """
     try:
         import resource
 
-        resource.prlimit(process.pid, resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+        limits = [(resource.RLIMIT_CORE, 0, resource.getrlimit(resource.RLIMIT_CORE)[1])]
         if file_limit is not None:
-            resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (file_limit, file_limit))
-    except (ImportError, AttributeError, OSError, ValueError):
-        return  # not Linux, a child of another user (setuid), already ended, or a lower limit of the user's own
+            hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+            most = file_limit if hard == resource.RLIM_INFINITY else min(file_limit, hard)
+            limits.append((resource.RLIMIT_FSIZE, most, most))
+    except (ImportError, OSError):  # Windows
+        return
+    unbound = {process.pid}
+    while unbound:
+        unbound = {child for pid in unbound if _bounded(pid, limits) for child in children(pid)}
 
 
-def _output_file() -> IO[bytes]:
-    """In memory where the system has such files (Linux): what a program says is not cut short by a full disk or a quota."""
-    import tempfile
+def _bounded(pid: int, limits: Sequence[tuple[int, int, int]]) -> bool:
+    """Whether it had other limits until now. If not, what it has started has them from it."""
+    import resource
 
     try:
-        return open(os.memfd_create("envcheck", os.MFD_CLOEXEC), "w+b")
-    except (AttributeError, OSError):  # another system, a filter of system calls
-        return tempfile.TemporaryFile()
-
-
-def _tail(file: Any) -> str:
-    file.seek(0)
-    data: bytes = file.read(READ_LIMIT)
-    return data.decode("utf-8", "replace")
+        return [resource.prlimit(pid, kind, (soft, hard)) for kind, soft, hard in limits] != [(soft, hard) for _, soft, hard in limits]
+    except (AttributeError, OSError, ValueError):
+        return False  # not Linux, a child of another user (setuid), already ended, or a lower limit of the user's own
 
 
 def wait(process: subprocess.Popen[Any], seconds: float) -> bool:
@@ -236,6 +237,19 @@ def kill_group(process: subprocess.Popen[Any]) -> bool:
     elif process.poll() is None:
         process.kill()
     return wait(process, 3.0)
+
+
+def end_group(process: subprocess.Popen[Any]) -> bool:
+    """`kill_group`, after those of its processes have ended that keep shared memory: they remove what the others left of it."""
+    if hasattr(os, "killpg"):
+        try:
+            os.killpg(process.pid, 0)
+        except OSError:  # nothing is left
+            return wait(process, 0)
+        process.kill()
+        if wait(process, 3.0):
+            end_all(lambda: group_of(process.pid))
+    return kill_group(process)
 
 
 class RealHost:
@@ -276,8 +290,7 @@ class RealHost:
     def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
         """The text of a file, at most `limit` bytes; None if it cannot be read."""
         try:
-            with open(descriptor(path), "rb") as file:
-                return file.read(limit).decode("utf-8", "replace")
+            return beginning(path, limit)
         except OSError:
             return None
 

@@ -12,14 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import subprocess
 
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 PATIENCE_SECONDS = 1.0
-REAP_SECONDS = 3.0  # one that is stuck in the kernel does not end
 MARK = "ENVCHECK_STARTED"  # its value is made for one check, so that two side by side do not end each other's
 MARK_LIMIT = 1 << 20  # bytes of an environment
 
@@ -34,6 +29,13 @@ class Offspring:
         self._adopted_before: bool | None = None
         # To be added to the environment of each process that we start.
         self.mark: Mapping[str, str] = {} if own_process else {MARK: os.urandom(16).hex()}
+
+    def __enter__(self) -> Offspring:
+        self.adopt()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
 
     def adopt(self) -> None:
         """Become the parent of descendants whose own parent has left, if this process is ours."""
@@ -88,12 +90,12 @@ def _subreaper(wanted: bool) -> bool | None:
     return bool(was.value)
 
 
-def children() -> frozenset[int]:
-    """The processes whose parent is this one; zombies too."""
+def children(parent: int | str = "self") -> frozenset[int]:
+    """The processes whose parent is this one, or that one; zombies too."""
     found: set[int] = set()
     try:
-        for task in os.listdir("/proc/self/task"):
-            with open(f"/proc/self/task/{task}/children", encoding="ascii") as file:
+        for task in os.listdir(f"/proc/{parent}/task"):
+            with open(f"/proc/{parent}/task/{task}/children", encoding="ascii") as file:
                 found.update(int(pid) for pid in file.read().split())
     except OSError:  # no /proc, or a kernel without CONFIG_PROC_CHILDREN
         return frozenset()
@@ -102,25 +104,10 @@ def children() -> frozenset[int]:
 
 def _end_children(before: frozenset[int]) -> None:
     """What a killed one leaves comes to us in turn."""
-    _end_all(lambda: children() - before)
+    end_all(lambda: children() - before)
 
 
-def end_group(process: subprocess.Popen[bytes]) -> bool:
-    """Kill what is left of a process group that we started (`kill_group`), after those of its processes that keep shared memory."""
-    from envcheck.host.access import kill_group, wait
-
-    if hasattr(os, "killpg"):
-        try:
-            os.killpg(process.pid, 0)
-        except OSError:  # nothing is left
-            return wait(process, 0)
-        process.kill()
-        if wait(process, REAP_SECONDS):
-            _end_all(lambda: _group(process.pid))
-    return kill_group(process)
-
-
-def _end_all(left: Callable[[], Collection[int]]) -> None:
+def end_all(left: Callable[[], Collection[int]]) -> None:
     """Kill processes until none is left, those that keep shared memory the last: they end by themselves when the others have, and
     remove what those left in /dev/shm."""
     deadline = time.monotonic() + PATIENCE_SECONDS
@@ -145,7 +132,7 @@ def _keeps_shared_memory(pid: int) -> bool:
     return not words or any(one in words for one in KEEPERS)  # one that is just becoming another program has none for a moment
 
 
-def _group(leader: int) -> frozenset[int]:
+def group_of(leader: int) -> frozenset[int]:
     """The processes of a group that have not ended; nothing where there is no /proc."""
     found = set()
     for pid in _processes():

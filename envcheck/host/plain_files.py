@@ -50,6 +50,12 @@ def umask_for_others() -> int:
     return mask & ~stat.S_IRWXU if mask & stat.S_IRWXU else -1
 
 
+def beginning(path: str, most: int) -> str:
+    """The first `most` bytes of a text. OSError where there is no regular file."""
+    with open(descriptor(path), "rb") as file:
+        return file.read(most).decode("utf-8", "replace")
+
+
 def written(path: str, start: int, most: int) -> bytes | None:
     """What a process of the target wrote, from `start` on. None where it wrote none, or put a link there."""
     try:

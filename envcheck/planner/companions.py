@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from envcheck.facts.record import field, mutable, record, replace
@@ -61,6 +61,10 @@ class Companions:
     broken: tuple[Broken, ...] = ()
     remove: tuple[str, ...] = ()  # to be uninstalled first: other CUDA packages with the same files
     notes: tuple[str, ...] = ()
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Move]:
+        return {move.name: move for move in reversed(self.moves)}
 
 
 _NOTHING = Companions()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from envcheck.engine.shells import in_cmd, posix_line, powershell_export, powershell_line
 from envcheck.facts.record import field, record, replace
@@ -87,25 +88,25 @@ class _Order:
         base = self.options.index_base
         return base.rstrip("/") + url[len(installers().index_base) :] if base and url.startswith(installers().index_base) else url
 
-    @property
+    @cached_property
     def moves(self) -> tuple[Move, ...]:
         """torch and what the download index holds beside it."""
         torch = Move("torch", self.one.version, old=self.profile.torch_metadata)
         there = (move for move in self.beside.moves if move.index or move.name in installers().data["pip"]["local_version_since"])
         return (torch, *there) if self.torch else tuple(there)
 
-    @property
+    @cached_property
     def others(self) -> tuple[Move, ...]:
         return tuple(move for move in self.beside.moves if move not in self.moves and not move.build_here)
 
-    @property
+    @cached_property
     def built_here(self) -> tuple[Move, ...]:
         return tuple(move for move in self.beside.moves if move.build_here)
 
     def can_label(self, move: Move) -> bool:
         return installers().labelled(move.name, self.one.version, self.profile.machine or self.one.platform.partition("-")[2])
 
-    @property
+    @cached_property
     def clash(self) -> bool:
         """An installed package has the wanted version in another variant, or may have it: pip and uv would call `==X` satisfied."""
         return self.profile.torch_unnumbered or any(
@@ -113,20 +114,20 @@ class _Order:
             for move in self.moves
         )
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """PyPI itself gives this variant here, and nothing that is installed stands in the way."""
         apart = any(move.index == "alone" for move in self.beside.moves)
         return self.one.default and not self.clash and not apart and not self.options.index_base
 
-    @property
+    @cached_property
     def labels(self) -> bool:
         """Whether `+cu126` is written behind the versions."""
         if self.plain or not self.can_label(Move("torch")):
             return False
         return self.release.labels or self.clash or self.extra
 
-    @property
+    @cached_property
     def extra(self) -> bool:
         """A configured index keeps serving everything else; torch comes from the variant's index beside it."""
         configured = bool(self.profile.index_url) and not self.options.index_base and self.can_label(Move("torch"))
@@ -200,7 +201,8 @@ class _Order:
             source, together = self.source(uv=True), ()
         if names := self.requirements((*self.moves, *together)):
             lines.append(line(profile, "uv", "pip", "install", *where, *force, *names, *source))
-        if rest := [move.requirement() for move in self.others if move not in together]:
+        sent = {move.name for move in together}
+        if rest := [move.requirement() for move in self.others if move.name not in sent]:
             lines.append(line(profile, "uv", "pip", "install", *where, *rest))
         lines += [line(profile, "uv", "pip", "install", *where, move.requirement(), "--no-build-isolation") for move in self.built_here]
         return tuple(lines)

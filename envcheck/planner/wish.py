@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
@@ -31,7 +32,7 @@ class Wish:
     packages: tuple[tuple[str, Requirement], ...] = ()
     texts: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def beside(self) -> Mapping[str, Requirement]:
         return dict(self.packages)
 

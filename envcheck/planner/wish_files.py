@@ -129,9 +129,9 @@ def _holds(marker: str, env: Mapping[str, str]) -> bool:
 
 def _alone(asked: Asked, why: str) -> Iterator[AskedRow]:
     there = {"torch", *(entry.one.name for entry in asked.wishes)}
-    for entry in [entry for entry in asked.constraints if entry.one.name not in there]:
-        asked.constraints.remove(entry)
-        yield AskedRow(entry.file.name, entry.line.line, entry.line.text, "kept", why=why)
+    alone = [entry for entry in asked.constraints if entry.one.name not in there]
+    asked.constraints = [entry for entry in asked.constraints if entry.one.name in there]
+    yield from (AskedRow(entry.file.name, entry.line.line, entry.line.text, "kept", why=why) for entry in alone)
 
 
 def marker_environment(profile: Profile) -> dict[str, str]:
@@ -187,7 +187,7 @@ class FilePlan:
     def way(self, choice: Choice, wish: Wish) -> Way:
         """The way to the chosen build. conda installs the rest of its file by itself, and pip has no line for a part of it."""
         unknown = [move for move in choice.beside.moves if not move.known] if self.source == "conda" else []
-        beside = replace(choice.beside, moves=tuple(move for move in choice.beside.moves if move not in unknown))
+        beside = replace(choice.beside, moves=tuple(move for move in choice.beside.moves if move.known)) if unknown else choice.beside
         way = self.planner.way(named(replace(choice, beside=beside), self.planner.profile, self.planner.stays), wish)
         if not unknown:
             return way
@@ -269,7 +269,7 @@ class FilePlan:
                 row = replace(row, verdict="moves", new=new, why=self.why(entry, choice))
             yield row
             return
-        move = next((move for move in choice.beside.moves if move.name == name), None)
+        move = choice.beside.by_name.get(name)
         if move is None or not move.known:
             yield replace(row, verdict="unknown", why=texts(self.planner.tables).say("asked.not-in-tables"))
             return

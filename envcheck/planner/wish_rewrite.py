@@ -107,12 +107,14 @@ def _hindered(lines: Sequence[WishLine], moved: Mapping[tuple[int, str], AskedRo
 
 def _edited(file: WishFile, lines: Sequence[WishLine], moved: Mapping[tuple[int, str], AskedRow], how: Spelling) -> str | None:
     """The text of a file with what moves in its place; None: uv's sources would have to be merged."""
-    text = file.text
-    for line in sorted(lines, key=lambda line: line.start, reverse=True):
+    parts, end = [], 0
+    for line in sorted(lines, key=lambda line: line.start):
         new = moved[line.line, line.text].new
         if file.kind == "pyproject" and line.role == "wish":
             new = _bare(new)
-        text = text[: line.start] + new + _marker(line) + text[line.start + len(line.text) :]
+        parts += [file.text[end : line.start], new + _marker(line)]
+        end = line.start + len(line.text)
+    text = "".join([*parts, file.text[end:]])
     indexed = any(line.role in ("index", "extra-index") and "/whl/" in line.value for line in file.lines)
     torch = any(line.role == "wish" and moved[line.line, line.text].new.startswith("torch") for line in lines)
     if file.kind == "requirements" and torch and not indexed and how.flag:

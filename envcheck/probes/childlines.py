@@ -16,7 +16,7 @@ def read_lines(text: str) -> list[Line]:
             continue
         try:
             line = json.loads(row)
-        except ValueError:  # cut by the child's death
+        except (ValueError, RecursionError):  # cut by the child's death, or not ours after all
             continue
         if isinstance(line, dict) and isinstance(line.get("step"), str):
             found.append(line)

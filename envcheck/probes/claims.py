@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 
+from envcheck.facts.program_names import base, is_python, run_by_python
 from envcheck.host.access import Host
-from envcheck.probes.listeners import SCAN_SECONDS, command_name
+from envcheck.probes.listeners import SCAN_SECONDS, command_name, words_of
 
 JOB = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
@@ -57,14 +58,10 @@ def _root(pid: str, parents: dict[str, str]) -> str:
 
 def programs(cmdline: str | None) -> set[str]:
     """What a Python process runs, as a word that two ranks of one job share: a script, a module, or the code after -c."""
-    words = [word for word in (cmdline or "").split("\0") if word]
+    words = words_of(cmdline)
     if "run" in words and "--" in words[words.index("run") :] and any("envcheck" in word for word in words[:4]):
         return programs("\0".join(words[words.index("--") + 1 :]))
-    if len(words) < 2 or not words[0].rsplit("/", 1)[-1].startswith(("python", "pypy")):
+    if not words or not is_python(words[0]):
         return set()
-    for at, word in enumerate(words[1:], 1):
-        if word in ("-m", "-c"):
-            return {" ".join(words[at : at + 2])}
-        if not word.startswith("-") and words[at - 1] not in ("-X", "-W"):
-            return {word.rsplit("/", 1)[-1]}
-    return set()
+    kind, what = run_by_python(words)
+    return {"module": {f"-m {what}"}, "code": {f"-c {what}"}, "script": {base(what)}}.get(kind, set())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from envcheck.facts.secrets import program_of
+from envcheck.facts.program_names import program_of
 from envcheck.host.access import Host
 
 LISTEN = "0A"
@@ -53,11 +53,17 @@ def port_owner(host: Host, port: int) -> str | None:
             break
         for fd in host.listdir(f"/proc/{pid}/fd") or ():
             if host.readlink(f"/proc/{pid}/fd/{fd}") in wanted:
-                name = command_name(host.read(f"/proc/{pid}/cmdline", 4096)) or (host.read(f"/proc/{pid}/comm", 64) or "").strip()
+                name = command_name(host.read(f"/proc/{pid}/cmdline", 4096)) or program_of([host.read(f"/proc/{pid}/comm", 64) or ""])
                 return f"{name or 'a process'} (pid {pid})"
     return f"a process of user {listeners[0].uid}"
 
 
 def command_name(cmdline: str | None) -> str:
     """Program and script or module of a NUL-separated command line."""
-    return program_of([word for word in (cmdline or "").split("\0") if word])
+    return program_of(words_of(cmdline))
+
+
+def words_of(cmdline: str | None) -> list[str]:
+    """Empty ones too: `-W ""` takes none of those behind it."""
+    words = (cmdline or "").rstrip("\0").split("\0")
+    return words if words[0] else []

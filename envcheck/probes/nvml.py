@@ -6,8 +6,8 @@ from typing import Any
 
 from envcheck.facts.codec import DecodeError, decode
 from envcheck.facts.nvml_codes import CLOSED, LOST, RESET
+from envcheck.facts.program_names import process_name
 from envcheck.facts.record import record, replace
-from envcheck.facts.secrets import process_name
 from envcheck.facts.snapshot import Gpu, GpuTrouble, ToolAnswer, ToolStatus
 from envcheck.host.access import Completed, Host
 from envcheck.probes.childlines import Line, cuda_version, read_lines, step

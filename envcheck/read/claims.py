@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import Distribution, Gpu, TextEvidence
-from envcheck.read.beside import cpu_beside_cuda
+from envcheck.read.beside import cpu_beside_cuda, interpreters_differ
 from envcheck.read.came import missing_ranks
 from envcheck.read.collect_env import normal
 from envcheck.read.conda_conflict import conda_conflict
@@ -109,7 +109,9 @@ def _gpu(text: str) -> Iterator[tuple[str, object]]:
         text = listed[1].rpartition(" / ")[2]
     start = _BEFORE_NAME.match(text)
     name = _AFTER_NAME.split(text[start.end() if start else 0 :], maxsplit=1)[0].strip()
-    if not name or len(name) > 60 or not re.search(r"\d", name) or gpu_vendor(name) is None or re.match(r"(?:cpu|https?)\b", name.lower()):
+    if not name or len(name) > 60 or gpu_vendor(name) is None or re.match(r"(?:cpu|https?)\b", name.lower()):
+        return
+    if not re.search(r"\d|\bVII\b", name):  # the Radeon VII is the one whose number has no digit
         return
     count = _COUNT.search(text)
     number = int(count[1] or count[2]) if count else 1
@@ -226,7 +228,9 @@ _COMPANION = re.compile(
 _PYTHON_SAID = re.compile(r"\bpython(?: version)?(?: is|:)? v?([23]\.\d{1,2}(?:\.\d{1,2})?)(?![\w.]*\d)", re.IGNORECASE)
 _PYTHON_PRINTED = re.compile(r"Python ([23]\.\d{1,2}\.\d{1,2}) [(|]")  # the interpreter's own first line
 _PYTHON_PATH = re.compile(r"[\\/](?:lib[\\/]python|Python)([23])\.?(\d{1,2})[\\/](?:Lib[\\/])?(?:site|dist)-packages")
-_DRIVER_SAID = re.compile(r"\b(?:driver|Treiber)(?: version)?(?: is|:)? v?(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?![\w.]*\d)", re.IGNORECASE)
+_DRIVER_SAID = re.compile(
+    r"(?:\b(?:driver|Treiber)(?: version)?(?: is|:)? v?|(?<![\w./-])nvidia-)(\d{3}\.\d{2,3}(?:\.\d{2,3})?)(?![\w.]*\d)", re.IGNORECASE
+)
 # A build is told by its suffix where nobody names torch: says "2.0.0+cpu Autocast half"
 _BUILD = re.compile(r"(?<![\w.=+-])['\"`]?([12]\.\d{1,2}\.\d{1,2}\+(?:cpu|cu\d{2,3}|rocm[\d.]{3,5}|xpu))(?![\w.])")
 _BARE = re.compile(r"\s{0,4}['\"]?(\d\.\d{1,2}\.\d{1,2}(?:\.dev\d{8}|a0|rc\d)?\+(?:cu\d{2,3}|cpu|rocm[\d.]{3,5}|xpu))['\"]?\s*")
@@ -787,7 +791,7 @@ def _one_card(a: str, b: str) -> bool:
 
 
 # What a text shows as a whole
-_SIGNS = (missing_ranks, replaced_torch, cpu_beside_cuda, conda_conflict, traced_paths, told_around, told_hosts)
+_SIGNS = (missing_ranks, replaced_torch, cpu_beside_cuda, interpreters_differ, conda_conflict, traced_paths, told_around, told_hosts)
 
 
 def read_prose(text: str) -> Found | None:

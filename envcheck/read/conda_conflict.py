@@ -4,6 +4,13 @@
   - torchvision==0.4.0=py37_cu100 -> cudatoolkit=10.0            pytorch==1.7.1 -> cudatoolkit[version='>=11.0,<11.1']
 ├─ pytorch 2.1.0 *_cuda11.8* is requested and can be installed;  cudatoolkit=11.3
 └─ pytorch-cuda 12.1** is requested and conflicts with …
+
+Of a companion of torch that asks for another torch than the one that is asked for beside it, both are told by themselves:
+
+├─ pytorch 1.10** is installable with the potential options      package torchaudio-2.0.2-py310_cu117 requires pytorch 2.0.1
+└─ torchvision 0.10.0** is not installable …
+   └─ torchvision 0.10.0 would require
+      └─ pytorch 1.9.0 …
 """
 
 from __future__ import annotations
@@ -23,6 +30,15 @@ _YOURS = re.compile(r"^[ \t>]{0,12}Your python: (?P<pin>python\S{2,30})", re.MUL
 _TREE = re.compile(
     r"[├└]─ (?P<spec>[a-z][\w.-]{0,40}(?: [^\s,;]{1,60}){1,2}) {1,4}is (?:requested|installable|not installable)(?P<rest>[^\n]{0,200})"
 )
+_ROOT = re.compile(r"^(?:> ?)?[├└]─ (?P<spec>[a-z][\w.-]{0,40} \d[\w.]{0,20}[*]{0,2}) {1,4}is ", re.MULTILINE)
+_WOULD = re.compile(
+    r"(?P<name>torchvision|torchaudio|torchtext) \[?(?P<have>\d[\d.]{2,10})[\d.|]{0,80}\]?[^\n]{0,40} would require"
+    r"\n[│ >]{0,24}[├└]─ pytorch[ =]{1,3}(?P<needs>\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?![\w])"
+    r"|package (?P<named>torchvision|torchaudio|torchtext)-(?P<held>\d[\d.]{2,10})-\S{1,60} requires"
+    r" pytorch[ =]{1,3}(?P<wants>\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?![\w])"
+)
+_ASKED = re.compile(r"(?<![\w-])pytorch\s?={1,2}\s?(?P<torch>\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?![\w.])")
+_KEPT = ("cudatoolkit", "pytorch-cuda", "python=")
 _NAME = re.compile(r"[a-z][\w.-]{0,40}")
 _OURS = ("pytorch", "torch", "cuda", "cudnn", "nvidia", "libtorch", "mkl")
 _SIGNS = ("found to be in conflict", "found to be incompatible", "to be incompatible", "are incompatible", " conflicts for:")
@@ -30,6 +46,8 @@ _SIGNS = ("found to be in conflict", "found to be incompatible", "to be incompat
 
 def conda_conflict(text: str) -> tuple[TextEvidence, ...]:
     """A sign of the first two requirements of torch's stack that do not go together."""
+    if apart := _of_a_companion(text):
+        return apart
     start = min((at for sign in _SIGNS if (at := text.find(sign)) >= 0), default=-1)
     if start < 0:
         return ()
@@ -39,6 +57,24 @@ def conda_conflict(text: str) -> tuple[TextEvidence, ...]:
         if asker.startswith(_OURS) or pin.startswith(_OURS):
             values, words = {"pin": pin, "asker": asker, "need": need}, f"{asker} -> {need}, {pin}"[:LINE_LIMIT]
             return (TextEvidence("conda", words, "no-matching-wheel", "conda-pins", values, variant="pins"),)
+    return ()
+
+
+def _of_a_companion(text: str) -> tuple[TextEvidence, ...]:
+    """A sign where a companion that conda may take asks for a torch of another series than the one that was asked for."""
+    if "would require" not in text and " requires pytorch" not in text:
+        return ()
+    pins = [_spec(row["spec"]) for row in _ROOT.finditer(text[: 1 << 16])]
+    torch = next((one.partition("=")[2] for one in pins if _name(one) == "pytorch"), None)
+    if torch is None and (asked := _ASKED.search(text)):
+        torch = asked["torch"]
+    for row in _WOULD.finditer(text):
+        name, have, needs = (row[one] or row[other] for one, other in (("name", "named"), ("have", "held"), ("needs", "wants")))
+        if torch and not f"{needs}.".startswith(f"{torch}.") and not f"{torch}.".startswith(f"{needs}."):
+            kept = " ".join(one for one in pins if one.startswith(_KEPT))
+            values = {"companion": name, "have": have, "torch": torch, "needs": needs, "kept": kept}
+            words = f"{name} {have} -> pytorch {needs}, pytorch {torch}"
+            return (TextEvidence("conda", words, "torch-companion-mismatch", "conda-companion", values, variant="conda"),)
     return ()
 
 

@@ -329,7 +329,7 @@ _STARTED_HINTS = (
     "torchrun ", "deepspeed ", "accelerate launch", "mpirun ", "mpiexec ", "srun ", "salloc ", "sbatch ", "horovodrun ", "vllm serve",
     "fabric run", "lightning run", "ray start", ".distributed.launch", ".distributed.run", "python ", "python3 ", "#SBATCH",
     "nvidia.com/gpu", "nprocs", "num_processes", "Trainer(", "tensor_parallel_size", "init_method", "nit method", "dist-url", "dist_url",
-    "istributed init", "already exists", "start_method", "--gpus-per-task", "--ntasks", "ubernetes", "kubectl", "k8s",
+    "istributed init", "already exists", "start_method", "GLOBAL_RANK: ", "--gpus-per-task", "--ntasks", "ubernetes", "kubectl", "k8s",
 )  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import re
 
+from envcheck.facts.program_names import process_name
 from envcheck.facts.record import field, mutable
-from envcheck.facts.secrets import process_name
 from envcheck.facts.snapshot import Gpu, GpuProcess
 from envcheck.read import smi_fields
 

@@ -87,7 +87,9 @@ def operating_system(text: str) -> Mapping[str, object]:
     return {path: value for path, value in found.items() if value is not None}
 
 
-_AMD = re.compile(r"\bamd\b|radeon|instinct|\bmi\d{2,3}[ax]?\b|\bgfx\d|ryzen|\brx [5-9]\d{3}", re.IGNORECASE)
+_AMD = re.compile(
+    r"\bamd\b|radeon|instinct|\bmi\d{2,3}[ax]?\b|\bgfx\d|ryzen|\brx ?(?:[45]\d0\b|[5-9]\d{3})|\bvega ?(?:20|56|64)\b", re.IGNORECASE
+)
 _INTEL = re.compile(r"\bintel\b|\barc\b.{0,40}\b[ab]\d{2,3}\b|data center gpu (?:max|flex)|iris xe", re.IGNORECASE)
 _APPLE = re.compile(r"\bapple m\d", re.IGNORECASE)
 _NVIDIA = re.compile(

@@ -39,9 +39,8 @@ def environment(name: str, text: str) -> WishFile:
         if entry == "pip:":
             depth = indent
         elif depth >= 0 and indent > depth:
-            before = number - 1  # so that an error names the line
-            inner = requirements(name, "\n" * before + entry, False)
-            lines += [replace(one, start=at + one.start - before if one.start >= 0 else -1) for one in inner.lines]
+            inner = requirements(name, entry, False, number)
+            lines += [replace(one, start=at + one.start if one.start >= 0 else -1) for one in inner.lines]
             lines += [WishLine(number, f"{entry}", "kept", why="include") for _ in inner.includes]
         else:
             depth = -1

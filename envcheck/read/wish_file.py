@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from typing import Literal, TypeAlias
 
+from envcheck.errors import UsageError
+from envcheck.facts.printable import one_line
 from envcheck.facts.record import record
 
 Role: TypeAlias = Literal["wish", "constraint", "index", "extra-index", "cuda", "python", "kept"]
@@ -37,6 +41,16 @@ class WishFile:
     fixed: str = ""  # key of the reason why it cannot be written back
 
 
-def line_at(text: str, place: int) -> int:
-    """The line of a place, from 1."""
-    return text.count("\n", 0, place) + 1
+def not_taken(name: str, line: int, entry: str, error: Exception) -> UsageError:
+    """Of an entry that pip would not take either. Secrets in it are masked before it is cut."""
+    return UsageError(f"{name}:{line}: '{one_line(entry, 80)}' is not a requirement: {str(error).splitlines()[0]}")
+
+
+class LineNumbers:
+    """The lines of places in a text, from 1. Counting them anew for each place would take the square of the text."""
+
+    def __init__(self, text: str) -> None:
+        self._ends = [one.start() for one in re.finditer("\n", text)]
+
+    def at(self, place: int) -> int:
+        return bisect_left(self._ends, place) + 1

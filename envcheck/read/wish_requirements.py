@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from envcheck.errors import UsageError
-from envcheck.read.wish_file import Role, WishFile, WishLine
+from envcheck.read.wish_file import Role, WishFile, WishLine, not_taken
 from envcheck.tables.versions import requirement
 
 _INCLUDES: dict[str, Role] = {"-r": "wish", "--requirement": "wish", "-c": "constraint", "--constraint": "constraint"}
@@ -16,11 +15,14 @@ _LINKS = ("-f", "--find-links")
 _EDITABLE = ("-e", "--editable")
 
 
-def requirements(name: str, text: str, constraint: bool) -> WishFile:
-    """A requirements file, or one of constraints. Raises UsageError for a line that pip would not take either."""
+def requirements(name: str, text: str, constraint: bool, first: int = 1) -> WishFile:
+    """A requirements file, or one of constraints; `first` is the number of its first line, so that an error names it.
+
+    Raises UsageError for a line that pip would not take either.
+    """
     lines: list[WishLine] = []
     includes: list[tuple[Role, str, int]] = []
-    for number, start, words in _logical(text):
+    for number, start, words in _logical(text, first):
         option, value = _option(words)
         if option in _INCLUDES:
             includes.append((_INCLUDES[option], value, number))
@@ -37,11 +39,10 @@ def requirements(name: str, text: str, constraint: bool) -> WishFile:
     return WishFile(name, "requirements", text, tuple(lines), tuple(includes))
 
 
-def _logical(text: str) -> Iterator[tuple[int, int, str]]:
+def _logical(text: str, first: int) -> Iterator[tuple[int, int, str]]:
     """Line number, place and content of each line, without comments; what a backslash continues is one line, as long as it is written."""
-    place, number, whole, began, first = 0, 0, "", 0, 1
-    for physical in text.splitlines(keepends=True):
-        number += 1
+    place, whole, began = 0, "", 0
+    for number, physical in enumerate(text.splitlines(keepends=True), first):
         if not whole:
             began, first = place, number
         place += len(physical)
@@ -86,7 +87,7 @@ def _requirement(name: str, number: int, start: int, words: str, role: Role) -> 
     except InvalidRequirement as error:
         if "://" in text or text.startswith((".", "/", "~", "file:")) or text.endswith((".whl", ".gz", ".zip")):
             return WishLine(number, text, "kept", why="url")
-        raise UsageError(f"{name}:{number}: {text[:80]!r} is not a requirement: {str(error).splitlines()[0]}") from None
+        raise not_taken(name, number, text, error) from None
     if one.url:
         return WishLine(number, text, "kept", why="url")
     return WishLine(number, text, role, text, start, hashes=hashes)

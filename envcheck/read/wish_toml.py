@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envcheck.errors import UsageError
-from envcheck.read.wish_file import WishFile, WishLine, line_at
+from envcheck.read.wish_file import LineNumbers, WishFile, WishLine, not_taken
 from envcheck.tables.toml import parse_toml
 from envcheck.tables.versions import requirement
+
+MOST_ESCAPED = 20  # entries that are looked for through the whole file in vain
+_NAME = re.compile(r'name = "([^"\n]{1,200})"')
 
 
 def pyproject(name: str, text: str) -> WishFile:
@@ -18,10 +22,11 @@ def pyproject(name: str, text: str) -> WishFile:
     lines: list[WishLine] = []
     place = max(text.find("\n[project]"), 0) if not text.startswith("[project]") else 0
     place = max(text.find("dependencies", place), place)
+    numbers, escaped = LineNumbers(text), 0
     for entry in _list(project.get("dependencies")):
-        start = _quoted(text, entry, place)
-        lines.append(_entry(name, entry, start, text))
-        place = start if start >= 0 else place
+        start = _quoted(text, entry, place) if escaped < MOST_ESCAPED else -1
+        lines.append(_entry(name, entry, start, numbers))
+        place, escaped = (start, escaped) if start >= 0 else (place, escaped + 1)
     poetry = _table(_table(tool, "poetry"), "dependencies")
     for package, wanted in poetry.items():
         lines.append(_poetry(package, wanted))
@@ -36,21 +41,23 @@ def pyproject(name: str, text: str) -> WishFile:
     return WishFile(name, "pyproject", text, tuple(lines), fixed="poetry" if poetry else "")
 
 
-def _entry(name: str, entry: str, start: int, text: str) -> WishLine:
+def _entry(name: str, entry: str, start: int, numbers: LineNumbers) -> WishLine:
     from packaging.requirements import InvalidRequirement
 
-    number = line_at(text, start) if start >= 0 else 0
+    number = numbers.at(start) if start >= 0 else 0
     try:
         one = requirement(entry)
     except InvalidRequirement as error:
-        raise UsageError(f"{name}:{number}: {entry[:80]!r} is not a requirement: {str(error).splitlines()[0]}") from None
+        raise not_taken(name, number, entry, error) from None
     return WishLine(number, entry, "kept", why="url") if one.url else WishLine(number, entry, "wish", entry, start)
 
 
 def _quoted(text: str, entry: str, place: int) -> int:
     """Where a string stands between quotes, from a place on; -1: it is written with escapes."""
-    found = [at for quote in "\"'" if (at := text.find(f"{quote}{entry}{quote}", place)) >= 0]
-    return min(found) + 1 if found else -1
+    at = text.find(entry, place + 1)
+    while at > 0 and not (text[at - 1] in "\"'" and text[at - 1] == text[at + len(entry) : at + len(entry) + 1]):
+        at = text.find(entry, at + 1)
+    return at
 
 
 def _poetry(package: str, wanted: object) -> WishLine:
@@ -94,20 +101,22 @@ def _sources(uv: Mapping[str, Any], text: str) -> Iterator[WishLine]:
         url = urls.get(one.get("index"))
         if isinstance(url, str):
             start = _quoted(text, url, 0)
-            yield WishLine(line_at(text, max(start, 0)), url, "index", f"{url} ; {one['marker']}" if one.get("marker") else url, start)
+            number = LineNumbers(text).at(max(start, 0))
+            yield WishLine(number, url, "index", f"{url} ; {one['marker']}" if one.get("marker") else url, start)
         else:
             yield WishLine(0, "[tool.uv.sources] torch", "kept", why="url")
 
 
 def lock(name: str, text: str) -> WishFile:
     """uv.lock or pylock.toml: the versions that it pins. Of packages that it pins several times, those without a marker or with theirs."""
-    data = _parsed(name, text)
+    data, numbers = _parsed(name, text), LineNumbers(text)
+    named = {one[1]: numbers.at(one.start()) for one in reversed(list(_NAME.finditer(text)))}
     lines: list[WishLine] = []
     for one in _list(data.get("package", data.get("packages")), Mapping):
         package, version, source = one.get("name"), one.get("version"), _table(one, "source")
         if not isinstance(package, str):
             continue
-        number = line_at(text, max(text.find(f'name = "{package}"'), 0))
+        number = named.get(package, 1)
         if not isinstance(version, str) or source.keys() & {"git", "url", "path", "directory", "editable", "virtual"}:
             lines.append(WishLine(number, package, "kept", why="project" if source.keys() & {"editable", "virtual"} else "url"))
             continue

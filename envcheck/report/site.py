@@ -140,7 +140,8 @@ def _check_own(path: str, rule: str, content: Mapping[str, Any], ours: RuleTexts
     for key, value in content.items():
         if key != "when" and key not in _KEYS:
             near = near_word(key, _KEYS)
-            raise UsageError(f"{path}: unknown key {key!r}; " + (f"did you mean {near!r}?" if near else f"there are {', '.join(_KEYS)}"))
+            hint = f"did you mean {near!r}?" if near else f"there are {', '.join(_KEYS)}"
+            raise UsageError(f"{path}: unknown key {one_line(key, 60)!r}; {hint}")
         if key != "when" and not _KEYS[key][1](value):
             raise UsageError(f"{path}: {key} = {one_line(str(value), 60)!r}: {_KEYS[key][0]} is expected")
     for key in ("severity", "title"):

@@ -342,6 +342,16 @@ class Tables:
         mine = [row for row in rows if platform in row["platforms"].split() and (python is None or python in row["pythons"].split())]
         return tuple(minor for row in mine for minor in row["minors"].split()) if rows else None
 
+    def channel_builds(self, torch: str) -> tuple[tuple[str, str], ...]:
+        """The CUDAs that conda's channel `pytorch` has a release for, oldest first, each with the package that chooses it there."""
+        rows = [row for row in self.rows("conda", "pytorch") if _between(parsed(torch), row)]
+        return tuple(sorted(((row["cuda"], row["selector"]) for row in rows), key=lambda one: versions.version(one[0])))
+
+    def channel_releases(self, cuda: str, selector: str) -> tuple[tuple[str, str], ...]:
+        """The first and the last release of each run of releases that the channel `pytorch` has for a CUDA."""
+        rows = self.rows("conda", "pytorch")
+        return tuple((row["from"], row["to"]) for row in rows if (row["cuda"], row["selector"]) == (cuda, selector))
+
     def compares_cuda(self, package: str, version: str) -> str | None:
         """How a companion holds its CUDA against torch's at import: "major", "minor"; None: not known of this version."""
         number = parsed(versions.release(version))

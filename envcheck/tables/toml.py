@@ -12,28 +12,35 @@ from collections.abc import Callable
 from typing import Any
 
 TOML, JSON = ".toml", ".json"
+LIMIT_BYTES = 1 << 20
 DEEPEST = 60
 # The parser takes the square of the parts of a key, in time and in memory: one of 20,000 half a minute and 1.5 GB.
 _DEEP = re.compile(rf"""(?:[\w"'-]{{1,40}}[ \t]{{0,40}}\.[ \t]{{0,40}}){{{DEEPEST}}}""")
 _DATE = "verified"  # the one key whose value JSON cannot hold
 
 
-def load_toml(path: str | os.PathLike[str]) -> dict[str, Any]:
+def load_toml(path: str | os.PathLike[str], most_bytes: int = LIMIT_BYTES) -> dict[str, Any]:
     """The content of "torch-build.toml", or of "torch-build.json" where that stands in its place.
 
-    Raises OSError, or ValueError (TOMLDecodeError, JSONDecodeError) with the position.
+    Raises OSError, or ValueError (TOMLDecodeError, JSONDecodeError) with the position, or where a file is larger.
     """
     name = os.fspath(path)
     if name.endswith(TOML):
         try:
-            with open(name, encoding="utf-8-sig") as file:  # editors on Windows put the mark before it
-                return parse_toml(file.read())
+            return parse_toml(_text(name, most_bytes))
         except FileNotFoundError:
             if not os.path.exists(json_name(name)):
                 raise
             name = json_name(name)
-    with open(name, encoding="utf-8") as file:
-        return _parse_json(file.read())
+    return _parse_json(_text(name, most_bytes))
+
+
+def _text(name: str, most_bytes: int) -> str:
+    with open(name, "rb") as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise ValueError(f"larger than {most_bytes >> 20} MiB")
+    return data.decode("utf-8-sig")  # editors on Windows put the mark before it
 
 
 def json_name(name: str) -> str:
@@ -71,7 +78,10 @@ def as_json(text: str, completed: Callable[[dict[str, Any]], dict[str, Any]] = d
 def _parse_json(text: str) -> dict[str, Any]:
     import json
 
-    values: dict[str, Any] = json.loads(text)
+    try:
+        values: dict[str, Any] = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if _DATE in values:
         import datetime
 

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from envcheck.errors import UsageError
-from envcheck.host.plain_files import answers, descriptor, real_path
+from envcheck.host.plain_files import answers, beginning, real_path
 from envcheck.target.process import Target
 
 ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
+LIMIT_BYTES = 1 << 20  # of a file that an environment, or conda, has left
 SHOWN = 6  # of the environments that might be meant
 
 
@@ -134,8 +135,7 @@ def of_tool(prefix: str) -> bool:
 
 def _pyvenv_cfg(prefix: str) -> dict[str, str]:
     try:
-        with open(descriptor(os.path.join(prefix, "pyvenv.cfg")), encoding="utf-8", errors="replace") as file:
-            rows = [line.partition("=") for line in file]
+        rows = [line.partition("=") for line in beginning(os.path.join(prefix, "pyvenv.cfg"), LIMIT_BYTES).splitlines()]
     except OSError:
         return {}
     return {key.strip(): value.strip() for key, _, value in rows}
@@ -188,8 +188,8 @@ def _places(env: Mapping[str, str]) -> Iterator[str]:
     for folder in _here_and_above():
         yield from (os.path.join(folder, name) for name in (".venv", "venv", "env"))
     try:
-        with open(descriptor(os.path.join(home, ".conda", "environments.txt")), encoding="utf-8", errors="replace") as file:
-            yield from (line.strip() for line in file if line.strip())
+        known = beginning(os.path.join(home, ".conda", "environments.txt"), LIMIT_BYTES)
+        yield from (line.strip() for line in known.splitlines() if line.strip())
     except OSError:
         pass
     roots = [os.path.join(home, name) for name in ("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba")]

@@ -17,9 +17,9 @@ from envcheck import FOLDER
 from envcheck.errors import MachineFault, UsageError
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import field, mutable, record
-from envcheck.host.access import bound, signal_name, wait
+from envcheck.host.access import bound, end_group, signal_name, wait
 from envcheck.host.full_folder import full_folder
-from envcheck.host.orphans import end_group, statuses_are_lost
+from envcheck.host.orphans import statuses_are_lost
 from envcheck.host.ownership import is_of_others
 from envcheck.host.plain_files import descriptor_to_append, emptied_above, tail, written
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from envcheck.host.activity import Activity, Watch
 
 OUTPUT_LIMIT = 64 << 20  # of stdout and of stderr
+LOOK_SECONDS = 0.1
 LINES = "agent.jsonl"
 LINES_LIMIT = 64 << 20
 AGENT = os.path.join(FOLDER, "agent", "main.py")
@@ -236,7 +237,6 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
     watch: Watch | None = None
     while True:
         _read_lines(running)
-        _bound_output(running)
         step, since = _step(running)
         deadline, name = began + budget.agent, "total"
         if step is None and began + budget.start < deadline:
@@ -257,7 +257,7 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
         if tick:
             tick(step or "start")
         # Without a progress line nothing needs waking us but the end and the deadlines; the step may change unseen meanwhile.
-        if wait(running.process, min(max(left, 0.0), 0.25 if tick else 2.0)):
+        if _wait(running, min(max(left, 0.0), 0.25 if tick else 2.0)):
             break
     said = tail(os.path.join(running.folder, "agent.err"), 8000)  # a tracker of shared memory adds its own words when it ends
     end_group(running.process)
@@ -280,10 +280,20 @@ def _exit_code(running: Running) -> int | None:
     return None if running.ended_because or (code == 0 and statuses_are_lost()) else code
 
 
-def _bound_output(running: Running) -> None:
+def _wait(running: Running, seconds: float) -> bool:
+    """Whether it ended; what it prints is looked at often, because a fast program fills a gigabyte a second."""
+    deadline = time.monotonic() + seconds
+    while not wait(running.process, min(LOOK_SECONDS, max(deadline - time.monotonic(), 0.0))):
+        bound_output(running.folder)
+        if time.monotonic() >= deadline:
+            return False
+    return True
+
+
+def bound_output(folder: str) -> None:
     """A torch that prints without end does not fill the disk: what it wrote so far is thrown away, the latest words stay."""
     for name in ("agent.out", "agent.err"):  # opened for appending, so the next words stand at the start again
-        emptied_above(os.path.join(running.folder, name), OUTPUT_LIMIT)
+        emptied_above(os.path.join(folder, name), OUTPUT_LIMIT)
 
 
 def end(running: Running) -> None:

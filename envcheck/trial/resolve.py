@@ -6,13 +6,14 @@ import time
 from collections.abc import Sequence
 
 from envcheck.facts.record import replace
+from envcheck.host.orphans import Offspring
 from envcheck.planner.profile import Profile
 from envcheck.planner.result import TrialResult
 from envcheck.trial.commands import InstallerLine, NotOurs
 from envcheck.trial.installer import trouble
 from envcheck.trial.interruption import Interruption
 from envcheck.trial.place import Throwaway, find_place, working_folder
-from envcheck.trial.trial import Attempt, Bench, lines_of, over, shown_command, why
+from envcheck.trial.trial import Attempt, Bench, lines_of, over, shown_command, why, with_mark
 
 UV_MANYLINUX = (17, 28, *range(31, 41))  # minor versions of glibc 2 that `uv pip install --python-platform` knows
 NEWEST_MACOS = "26.0"
@@ -33,7 +34,9 @@ def run_resolve(attempt: Attempt, bench: Bench, machine: Profile) -> TrialResult
         return TrialResult("not-run", "no folder for temporary files can be written; set TMPDIR to one")
     if reason := bench.installer.misled(working_folder(), place.path):
         return TrialResult("not-run", reason)
-    with Interruption() as interruption:
+    offspring = Offspring()
+    bench = with_mark(bench, offspring)
+    with offspring, Interruption() as interruption:
         throwaway = Throwaway(place)
         try:
             try:

@@ -10,11 +10,13 @@ from typing import Any
 
 from envcheck.facts.record import record
 from envcheck.host.access import Completed
+from envcheck.host.plain_files import beginning
 from envcheck.trial.commands import InstallerLine
 from envcheck.trial.installer import Installer
 
 ASK_SECONDS = 90.0  # for the answer of an index to one command
 HEAD_SECONDS = 5.0
+ANSWER_BYTES = 64 << 20  # of what the installer writes: a lock, or what it would install with all descriptions
 UNPACKED = 1.8  # bytes on the disk for a byte of a wheel of torch and of what belongs to it: 1.6 to 1.8 where it was measured
 
 
@@ -80,7 +82,7 @@ def _of_uv(installer: Installer, line: InstallerLine, python: str, name: str, se
     from envcheck.tables.toml import load_toml
 
     try:
-        packages = load_toml(lock).get("packages", ())
+        packages = load_toml(lock, ANSWER_BYTES).get("packages", ())
     except (OSError, ValueError):
         return dry, {}
     return dry, dict(
@@ -104,9 +106,8 @@ def _of_pip(
     if "no such option: --" in dry.stdout:  # pip before 22.2
         return Completed(dry.argv, timed_out=True), {}
     try:
-        with open(report, encoding="utf-8") as file:
-            rows = json.load(file).get("install", ())
-    except (OSError, ValueError):
+        rows = json.loads(beginning(report, ANSWER_BYTES)).get("install", ())
+    except (OSError, ValueError, RecursionError):
         return dry, {}
     return dry, {str(row.get("download_info", {}).get("url", "")): None for row in rows}
 

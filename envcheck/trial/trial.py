@@ -77,20 +77,29 @@ def run_trial(attempt: Attempt, bench: Bench) -> TrialResult:
         lines_of(attempt, bench.installer.tool)
     except NotOurs as error:
         return TrialResult("not-run", str(error))
+    offspring = Offspring()
+    with offspring:
+        trial = _tried(attempt, with_mark(bench, offspring), offspring)
+    return replace(trial, tool=trial.tool or bench.installer.tool, seconds=time.monotonic() - began)
+
+
+def with_mark(bench: Bench, offspring: Offspring) -> Bench:
+    """What the installer starts is told by its environment."""
+    return replace(bench, installer=replace(bench.installer, env={**bench.installer.env, **offspring.mark}))
+
+
+def _tried(attempt: Attempt, bench: Bench, offspring: Offspring) -> TrialResult:
     cache = bench.installer.cache(min(START_SECONDS, max(1.0, bench.left)))
     place = find_place(cache)
     if place is None:
         return TrialResult("not-run", "no folder was found in which an environment can be made; set TMPDIR to one")
     if reason := bench.installer.misled(working_folder(), place.path):
         return TrialResult("not-run", reason)
-    offspring = Offspring()
-    bench = replace(bench, installer=replace(bench.installer, env={**bench.installer.env, **offspring.mark}))
     with Interruption() as interruption:
         throwaway = Throwaway(place)
         rest = CacheRest(cache if bench.installer.tool == "uv" else None)
         try:
             try:
-                offspring.adopt()
                 throwaway.make()
                 trial = _TrialRun(attempt, bench, place, cache, throwaway).trial()
             except _Ended as ended:
@@ -101,7 +110,7 @@ def run_trial(attempt: Attempt, bench: Bench) -> TrialResult:
                 _clean(throwaway, rest, offspring, interruption)
         finally:
             _clean(throwaway, rest, offspring, interruption)
-    return replace(trial, tool=trial.tool or bench.installer.tool, seconds=time.monotonic() - began)
+    return trial
 
 
 def _clean(throwaway: Throwaway, rest: CacheRest, offspring: Offspring, interruption: Interruption) -> None:

@@ -475,11 +475,20 @@ os.fork = refuse
 def test_output_without_end_does_not_fill_the_disk(tmp_path: Path) -> None:
     log = tmp_path / "arm-0.log"
     with log.open("ab") as file:
-        file.truncate(rank_process.LOG_LIMIT + 1)
+        file.truncate(processes.LOG_LIMIT + 1)
         rank_process.RankProcess(0, str(tmp_path / "arm-0"), os.getpid()).trim_output()
         assert log.stat().st_size == 0
         file.write(b"the end\n")
     assert processes.tail(str(log)) == "the end\n"
+
+
+def test_a_compiler_that_complains_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert processes.complaint(["sh", "-c", "echo no such thing >&2; exit 3"], 60) == (3, "no such thing\n")
+    assert processes.complaint(["sleep", "60"], 0.1) == (None, "")
+    monkeypatch.setattr(processes, "LOG_LIMIT", 1 << 22)
+    began = time.monotonic()
+    code, said = processes.complaint(["sh", "-c", "exec yes >&2"], 60)
+    assert code is None and len(said) == 1 << 20 and time.monotonic() - began < 30
 
 
 def test_a_child_dies_with_its_parent() -> None:

@@ -169,6 +169,9 @@ def test_in_the_place_of_a_configuration_of_python(tmp_path: Path) -> None:
     assert interpreter._pyvenv_cfg(str(tmp_path)) == {}
     assert RealHost().read(str(tmp_path / "pyvenv.cfg")) is None
     assert RealHost().read("/dev/zero") is None
+    (tmp_path / "large").mkdir()
+    (tmp_path / "large" / "pyvenv.cfg").write_text("#\n" * (1 << 19) + "uv = 1\n")
+    assert "uv" not in interpreter._pyvenv_cfg(str(tmp_path / "large")), "no more is read than such a file holds"
 
 
 @pytest.fixture(scope="module")

@@ -104,8 +104,8 @@ KEYS = {
     "layer", "decides", "about", "constants", "fix", "example",
 }  # fmt: skip
 FIX_KEYS = {
-    "kind", "when", "who", "on", "not_on", "text", "commands", "choose", "afterwards", "name", "value", "beside", "note", "requirements", "remove",
-    "reinstall", "version",
+    "kind", "when", "who", "on", "not_on", "text", "commands", "choose", "afterwards", "name", "value", "beside", "note", "requirements",
+    "remove", "reinstall", "version",
 }  # fmt: skip
 
 
@@ -207,4 +207,5 @@ def test_a_release_without_a_wheel_for_this_python_names_one_that_it_has(require
     report = report_on(example_snapshot(RULES, example), rule_session())
     [found] = [one for one in report.findings if one.finding.rule == "no-matching-wheel"]
     commands = [command for fix in found.fixes for command in (*fix.commands.conda, *fix.commands.shell)]
-    assert [one for one in commands if "conda create" in one] == ([f"conda create -n torch-env python={newest}"] if newest else [])
+    made = f"conda create -n torch-env python={newest} && conda run -n torch-env python -m pip install {requirement}"
+    assert [one for one in commands if "conda create" in one] == ([made] if newest else [])

@@ -132,6 +132,20 @@ def test_a_file_without_end_is_refused_and_a_pipe_is_read() -> None:
     os.close(reading)
 
 
+def test_a_file_that_nobody_named_is_not_cut(here: Path) -> None:
+    path = put(here, "timeout = 77\n#" + "x" * (1 << 20))
+    with pytest.raises(UsageError, match=f"^{path}: larger than 1 MiB$"):
+        found()
+    assert cli.main(["--static"]) == 2
+
+
+def test_an_error_is_short_whatever_the_file_says(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(here, f"[severity]\n{'y' * 150_000} = 'error'\n")
+    assert cli.main(["rules"]) == 2
+    said = capsys.readouterr().err
+    assert len(said) < 3100 and said.startswith("envcheck: ") and "y…y" in said and said.endswith(" lists them\n"), said[-200:]
+
+
 def test_a_shared_folder(here: Path) -> None:
     """/tmp: what lies in it may be a link or a file that somebody moved there. A folder of ours below it is ours."""
     own, shared = put(here), put(here.parent)
@@ -446,6 +460,7 @@ LIST, TEXT = "a list of texts is expected", "a text is expected"
         ("\ufefftimeout = 'x'", "timeout = 'x': a number of seconds is expected"),
         ("timeout = 50\r\nstrict = 'yes'\r\n", "strict = 'yes': true or false is expected"),
         ("zzz = 5", "unknown key 'zzz'; there are python, static,"),
+        ("z" * 150_000 + " = 5", f"unknown key '{'z' * 59}…'; there are python, static,"),
         ("timeout = ", "not TOML: "),
         ("x = " + "[" * 3000, "not TOML: "),
     ],

@@ -13,7 +13,7 @@ import pytest
 from report_samples import machine
 
 from envcheck import cli
-from envcheck.commands.expect import EXPLAINED, check_syntax, expected, kind
+from envcheck.commands.expect import EXPLAINED, check_syntax, expected, kind, parse_value
 from envcheck.commands.explain import explain
 from envcheck.commands.named_facts import NAMES
 from envcheck.errors import UsageError
@@ -324,3 +324,7 @@ def test_only_what_is_met_is_green_in_each_format(sections: Mapping[str, str], c
     gate = ["--facts", str(tmp_path / "node.json"), "--expect", "driver>=1", "--select", "expectation-failed"]
     assert [cli.main([*gate, *more]) for more in (written, ["--json"], ["-q"], ["--strict"])] == [code] * 4
     assert [form for form in FORMATS if is_green(form, (tmp_path / form).read_text("utf-8"))] == ([] if code else [*FORMATS])
+
+
+def test_a_value_in_brackets_without_end_is_a_text() -> None:
+    assert parse_value("[" * 100_000) == "[" * 100_000

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import gzip
 import html
 import io
 import json
 import re
 import sys
+import tarfile
+import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 import report_samples
-from own_reports import BY, RULES, UNRECORDED, archive, documents, report_of
+from hypothesis import given
+from hypothesis import strategies as st
+from own_reports import BY, RULES, UNRECORDED, archive, documents, extension, report_of
 
 from envcheck.commands import diagnose
 from envcheck.options import parse
+from envcheck.read.own_archive import read_archive
 from envcheck.render import FORMATS, render
 from envcheck.render.json_v1 import render_record
 from envcheck.render.text import PageOptions
@@ -263,6 +270,39 @@ def test_an_archive_is_read_where_it_lies(tmp_path: Path, capsys: pytest.Capture
     assert run(tmp_path / "bomb.tar.gz", bomb, capsys)[1]["read"]["refused"]
     through = archive({"../../../../etc/snapshot.json": secret.read_bytes()})
     assert run(tmp_path / "through.tar.gz", through, capsys)[1]["findings"][0]["rule"] == "driver-too-old", "a name is no path"
+
+
+@pytest.mark.parametrize("kind", [b"x", b"g", b"L", b"K"])
+def test_an_extension_of_an_archive_takes_no_memory(kind: bytes) -> None:
+    data = gzip.compress(extension(kind, bytes(24 << 20)), 1)
+    tracemalloc.start()
+    assert read_archive(data[:100], io.BytesIO(data[100:])) is None
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2 << 20
+
+
+@pytest.mark.parametrize("data", [extension(b"L", b"a") * 1500, extension(b"x", b"9 a=bcde\n") * 1500, extension(b"x", b"1" * 60_000)])
+def test_extensions_of_an_archive_are_not_followed(data: bytes) -> None:
+    """One behind another, and digits that an expression would search again from each of them."""
+    began = time.process_time()
+    assert read_archive(b"", io.BytesIO(gzip.compress(data))) is None
+    assert time.process_time() - began < 1
+
+
+@given(st.binary(max_size=600), st.integers(0, 1600), st.booleans())
+def test_no_archive_makes_its_reader_raise(data: bytes, at: int, packed: bool) -> None:
+    whole = archive({"a": b"x", "envcheck-evidence/snapshot.json": b'{"schema": 1}'})
+    whole = whole if packed else gzip.decompress(whole)
+    broken = whole[:at] + data + whole[at + len(data) :]
+    read_archive(b"", io.BytesIO(broken if packed else gzip.compress(broken, 1)))
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_an_archive_that_somebody_packed_again(form: int) -> None:
+    record = render_record(report_of("driver-too-old").snapshot, "envcheck", "1.0").encode()
+    data = archive({f"{'a' * 90}/{'b' * 50}/snapshot.json": record, "other": b"x"}, form=form)
+    assert (found := read_archive(data[:100], io.BytesIO(data[100:]))) and found.form == "evidence archive"
 
 
 def test_two_machines_keep_their_findings_apart() -> None:

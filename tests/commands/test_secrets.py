@@ -14,7 +14,12 @@ import pytest
 
 from envcheck.commands import output
 from envcheck.commands.output import put
+from envcheck.commands.wish_files import save
 from envcheck.errors import UsageError
+from envcheck.facts.fleet import FleetTrial
+from envcheck.fleet.kept import keep_evidence
+from envcheck.fleet.seat import Seat
+from envcheck.read.wish_file import WishFile
 from envcheck.render import FORMATS
 
 MARKERS = (
@@ -168,6 +173,40 @@ def test_what_somebody_has_planted_is_not_written_to(folder: Path, tmp_path: Pat
     put("x", str(shared / "mine.json"))
     put("y", str(shared / "mine.json"))
     assert (shared / "mine.json").read_text() == "y"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can plant what is somebody else's")
+def test_no_other_file_is_written_through_what_somebody_has_planted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That of a variable, and folders that are made where they are not there."""
+    shared, ours = tmp_path / "shared", tmp_path / "ours"
+    ours.mkdir()
+    (ours / "file").write_text("before\n")
+    shared.mkdir()
+    shared.chmod(0o1777)
+    for name, target in (("summary", ours / "file"), ("folder", ours)):
+        (shared / name).symlink_to(target)
+        os.lchown(shared / name, 65534, 65534)
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(shared / "summary"))
+    output._step_summary(lambda *_: "x")
+    with pytest.raises(UsageError, match="anybody can write to"):
+        save(str(shared / "folder" / "new"), [WishFile("r.txt", "requirements", "torch\n")], {"r.txt": "torch\n"})
+    failed = FleetTrial("start", "gloo", (0,), ("host",), "failed")
+    keep_evidence(str(tmp_path), str(shared / "folder" / "kept"), Seat("host", 1, 0, 1, 0, 1, "none"), [failed], sys.executable)
+    refused = envcheck(tmp_path, "--static", "--evidence", str(shared / "folder" / "kept"))
+    said = capsys.readouterr().err + refused.stderr
+    assert said.count("anybody can write to") == 3 and refused.returncode == 2, said
+    assert (ours / "file").read_text() == "before\n" and [path.name for path in ours.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+def test_a_summary_waits_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(output, "PATIENCE_SECONDS", 0.2)
+    os.mkfifo(tmp_path / "pipe")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "pipe"))
+    output._step_summary(lambda *_: "x")
+    assert capsys.readouterr().err == f"envcheck: GITHUB_STEP_SUMMARY {tmp_path}/pipe: nobody has read it for 0 s\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")

@@ -138,6 +138,8 @@ def test_a_sites_words_count_in_plan_and_check(run: Run) -> None:
     [
         ("symptoms/ours", SYMPTOM.replace("shm-small", "shm-smal"), "no rule is called 'shm-smal'"),
         ("symptoms/ours", "[[symptom]\n", "cannot be used: "),
+        ("limits/ours", "#" * ((1 << 20) + 1), "cannot be used: larger than 1 MiB"),
+        ("limits/ours", f"{'x' * 200_000} = 1\n[[when]]\n", f"unknown key '{'x' * 59}…'; there are severity,"),
         ("ours", "[[when]]\n", "a rule stands in the folder of its family, as in limits/ours.toml"),
         ("limit/ours", "[[when]]\n", "a rule stands in the folder of its family; did you mean limits/ours.toml?"),
         ("driver/driver-too-new", TEXT, "no rule of the family driver is called 'driver-too-new'"),

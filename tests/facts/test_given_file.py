@@ -61,6 +61,20 @@ def test_a_fifo_to_which_nobody_writes(tmp_path: Path, opened: bool) -> None:
             os.close(other)
 
 
+def test_a_fifo_whose_writer_falls_silent(tmp_path: Path) -> None:
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    other = os.open(path, os.O_RDWR)
+    os.write(other, b"hello\n")
+    try:
+        with open_given(str(path), patience=0.2) as file:
+            assert file.read(3) == b"hel"
+            with pytest.raises(UsageError, match=r"^/.*fifo: nobody has written to it for 0.2 s$"):
+                file.read()
+    finally:
+        os.close(other)
+
+
 def test_what_is_no_file(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for path, words in (

@@ -296,6 +296,16 @@ def test_a_node_gets_the_flags_without_those_of_the_start() -> None:
     assert ray_job.flags_of_node(["--ray", "--quiet"]) == ["--quiet"]
 
 
+def test_what_ray_has_left_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setattr(ray_job, "CLUSTER_FILE", str(tmp_path / "cluster"))
+    (tmp_path / "cluster").write_text("10.0.0.1:6379\n")
+    assert ray_job._listed("auto") == "10.0.0.1:6379"
+    (tmp_path / "cluster").unlink()
+    os.mkfifo(tmp_path / "cluster")
+    assert ray_job._listed("auto") == ""
+
+
 def test_a_node_of_ray_has_a_seat() -> None:
     envs = [{**ray_job.variables_of(rank, 3, "10.0.0.1", "t"), "RAY_JOB_ID": "01"} for rank in range(3)]
     seats = [take_seat(env, f"n{rank}", 1) for rank, env in enumerate(envs)]

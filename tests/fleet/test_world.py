@@ -6,12 +6,14 @@ import sys
 import tarfile
 import threading
 import time
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from patients import all_gone, leaves_a_daemon
 
 import envcheck.fleet.world as world_module
 from envcheck.agent import world_rank
@@ -76,6 +78,14 @@ def test_a_target_that_cannot_start_blames_nobody() -> None:
     assert [(one.outcome, one.stage) for one in starts] == [("failed", "start")] * 2
     assert "/nowhere/python" in (starts[0].error or "")
     assert united(FleetFacts(), {0: "n0", 1: "n0"}, found[0]).bad_hosts == ()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans is Linux's")
+def test_a_daemon_that_the_import_starts_ends_with_the_world(tmp_path: Path) -> None:
+    mark = f"daemon-{uuid.uuid4().hex}"
+    python = leaves_a_daemon(tmp_path / "python", mark)
+    tried(str(python), 1, 5.0)
+    assert Path(f"{python}.ran").exists() and all_gone(mark, 2.0)
 
 
 def test_the_silent_of_a_whole_job_get_a_share_of_the_deadline_when_all_others_wait_for_them() -> None:

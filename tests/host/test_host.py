@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import select
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +22,7 @@ from envcheck.collect import private_folder
 from envcheck.commands.check import _check_output
 from envcheck.errors import UsageError
 from envcheck.facts.snapshot import SystemFacts
-from envcheck.host import plain_files
+from envcheck.host import access, plain_files
 from envcheck.host.access import RealHost, run_command
 from envcheck.options import parse
 from envcheck.probes.system import probe
@@ -105,11 +110,49 @@ def private_folder_removed() -> str:
     return folder
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="files in memory are Linux's")
+@pytest.mark.skipif(not hasattr(select, "poll"), reason="pipes are waited for")
 def test_what_a_program_says_needs_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where a quota or a full disk lets no file be made."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "gone"))
     assert run_command(["echo", "said"], timeout=SOON).stdout == "said\n"
-    monkeypatch.delattr(os, "memfd_create")
+    descriptors = []
+
+    def pipe() -> tuple[int, int]:
+        if descriptors:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        descriptors.extend(made())
+        return descriptors[0], descriptors[1]
+
+    made = os.pipe
+    monkeypatch.setattr(os, "pipe", pipe)
     done = run_command(["echo", "said"], timeout=SOON)
     assert done.not_executable and not done.not_found and "no place for what it prints" in done.stderr
+    for one in descriptors:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(one)
+
+
+@pytest.mark.skipif(not hasattr(select, "poll"), reason="pipes are waited for")
+@pytest.mark.parametrize("without", ["nothing", "pidfd_open"])
+def test_a_command_is_not_waited_for_because_another_process_holds_its_output(monkeypatch: pytest.MonkeyPatch, without: str) -> None:
+    monkeypatch.delattr(os, without, raising=False)
+    done = run_command(["sh", "-c", "echo said; echo more >&2; exec 9>&1; (setsid sleep 2 >&9 &)"], timeout=SOON)
+    assert (done.code, done.stdout, done.stderr) == (0, "said\n", "more\n") and done.seconds < 1.5
+    late = run_command(["sh", "-c", "echo said; exec sleep 60"], timeout=0.2)
+    assert late.timed_out and late.stdout == "said\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="prlimit is Linux's")
+def test_what_a_tool_has_started_before_it_gets_its_limits_has_them_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = access.bound
+
+    def late(process: subprocess.Popen[bytes], file_limit: int | None = None) -> None:
+        time.sleep(0.2)
+        given(process, file_limit)
+
+    monkeypatch.setattr(access, "bound", late)
+    endless = run_command(["sh", "-c", "yes AAAAAAAAAAAAAAAAAAAAAAAA & exec sleep 60"], timeout=1.5)
+    assert endless.code == -signal.SIGXFSZ and len(endless.stdout) == access.READ_LIMIT
+    monkeypatch.setattr(access, "FILE_LIMIT", 1 << 20)
+    run_command(["sh", "-c", f"(sleep 0.4; head -c 4M /dev/zero > {tmp_path}/file) & wait"], timeout=SOON)
+    assert (tmp_path / "file").stat().st_size == 1 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -259,7 +260,52 @@ def test_what_is_refused(words: list[str], said: str, folder: Path, capsys: pyte
     assert said in capsys.readouterr().err
 
 
+def test_what_another_file_includes_is_not_quoted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "netrc").write_text("machine host login me password swordfish78\n", encoding="utf-8")
+    (folder / "requirements.txt").write_text("-r netrc\n", encoding="utf-8")
+    assert main(["plan", "-r", "requirements.txt", *HERE]) == 2
+    assert "requirements.txt:1: netrc is not a file of requirements" in (said := capsys.readouterr().err) and "machine" not in said
+    assert main(["plan", "-r", "netrc", *HERE]) == 2
+    assert "netrc:1: 'machine host" in (said := capsys.readouterr().err) and "swordfish78" not in said
+    long = f"{'a ' * 35}ghp_{'x1Y2' * 10}"
+    (folder / "netrc").write_text(f"{long}\n", encoding="utf-8")
+    assert main(["plan", "-r", "netrc", *HERE]) == 2
+    assert "ghp_" not in capsys.readouterr().err, "masked before it was cut"
+
+
 def test_files_that_include_each_other_are_read_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "reqs" / "base.txt").write_text("-r ../requirements.txt\ntorch\n", encoding="utf-8")
     assert main(["plan", "-r", "requirements.txt", *HERE]) == 0
     assert capsys.readouterr().out.count("moves    torch ->") == 1
+
+
+LONG = {
+    "txt": ("torch==2.9.1\n", "p{}==1.0\n", ""),
+    "toml": ('[project]\nname="x"\nversion="1"\ndependencies=[\n', '"p{}==1.0",\n', '"torch==2.9.1"]\n'),
+    "yml": ("dependencies:\n  - pip:\n    - torch==2.9.1\n", "    - p{}==1.0\n", ""),
+    "lock": ("version = 1\n", '[[package]]\nname = "p{}"\nversion = "1.0"\nsource = {{ registry = "https://pypi.org/simple" }}\n', ""),
+}
+
+
+def seconds_of(kind: str, count: int, plans: bool) -> float:
+    head, line, tail = LONG[kind]
+    text = head + "".join(line.format(number) for number in range(count)) + tail
+    names = {"txt": "requirements.txt", "toml": "pyproject.toml", "yml": "environment.yml", "lock": "uv.lock"}
+
+    def once() -> float:
+        began = time.process_time()
+        if plans:
+            planned(NEW, **{kind: text})
+        else:
+            read_wish_file(names[kind], text)
+        return time.process_time() - began
+
+    return min(once(), once())
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "plans"), [("txt", 150, True), ("toml", 2000, False), ("yml", 1000, False), ("lock", 2000, False)]
+)
+def test_four_times_the_packages_take_no_square_of_the_time(kind: str, count: int, plans: bool) -> None:
+    """A ratio: the machine may be slow."""
+    assert seconds_of(kind, 4 * count, plans) < 8 * seconds_of(kind, count, plans)

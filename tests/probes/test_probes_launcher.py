@@ -148,6 +148,25 @@ def test_port_that_is_none(port: str) -> None:
 
 
 def test_command_names_hold_no_arguments() -> None:
+    for words, shown in {
+        "- hunter2": "python3",
+        "-mlis --user hunter2": "python3 -m lis",
+        "-um lis hunter2": "python3 -m lis",
+        "-cCODE hunter2": "python3",
+        "-Ic CODE hunter2": "python3",
+        "-Xdev -uW default run.py hunter2": "python3 run.py",
+        "-- run.py hunter2": "python3 run.py",
+        "--check-hash-based-pycs never run.py hunter2": "python3 run.py",
+        "--of-another-python hunter2": "python3",
+        "-Zhunter2": "python3",
+        "-m hunter2-x": "python3",
+    }.items():
+        assert command_name("\0".join(["/usr/bin/python3", *words.split(" ")])) == shown
+    assert command_name("python3\0-W\0\0run.py\0hunter2\0") == "python3 run.py"
+    assert command_name("myserver --login bob hunter2\0x\0") == "myserver"
+    assert command_name("python3 train.py --key hunter2\0\0\0\0") == "python3 train.py"
+    assert command_name("postgres: bob hunter2\0") == "postgres"
+    assert command_name("python-server\0hunter2\0") == "python-server"
     assert command_name("/opt/bin/python3.11\0-u\0-m\0torch.distributed.run\0--x\0") == "python3.11 -m torch.distributed.run"
     assert command_name("redis-server\0--requirepass\0secret\0") == "redis-server"
     assert command_name("python3\0-c\0password='DashCSecret42'; import socket\0") == "python3"

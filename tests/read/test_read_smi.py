@@ -174,7 +174,7 @@ R610_XML = """<?xml version="1.0" ?>
       <sram_uncorrectable_secded>2</sram_uncorrectable_secded><dram_uncorrectable>4</dram_uncorrectable></volatile>
       <aggregate><dram_uncorrectable>9</dram_uncorrectable></aggregate></ecc_errors>
     <remapped_rows><remapped_row_pending>Yes</remapped_row_pending><remapped_row_failure>No</remapped_row_failure></remapped_rows>
-    <processes><process_info><pid>7</pid><type>C</type><process_name>a &lt;b&gt; &amp; c</process_name>
+    <processes><process_info><pid>7</pid><type>C</type><process_name>a&lt;b&gt;&amp;c</process_name>
       <used_memory>12 MiB</used_memory></process_info></processes>
   </gpu>
 </nvidia_smi_log>"""
@@ -186,7 +186,7 @@ def test_xml_of_r610_with_mig() -> None:
     gpu = report.gpus[0]
     assert (gpu.mig, gpu.mig_devices, gpu.memory_bytes) == (True, ("GI 1 CI 0", "MIG-bb"), 40960 * MIB)
     assert (gpu.ecc_uncorrected_volatile, gpu.ecc_uncorrected_aggregate, gpu.remap_pending) == (7, 9, True)
-    assert gpu.processes[0].name == "a <b> & c"
+    assert gpu.processes[0].name == "a<b>&c"
 
 
 def test_xml_that_was_cut_gives_what_came_before() -> None:

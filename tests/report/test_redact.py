@@ -13,8 +13,9 @@ from report_samples import SAMPLES, finding, machine
 from envcheck.cli import main
 from envcheck.engine.judge import Outcome, Verdict
 from envcheck.engine.rule import Evidence
+from envcheck.facts.program_names import process_name
 from envcheck.facts.record import replace
-from envcheck.facts.secrets import is_secret_name, mask_secrets, mask_words, process_name
+from envcheck.facts.secrets import is_secret_name, mask_secrets, mask_words
 from envcheck.render import FORMATS, json_v1, render
 from envcheck.report.redact import Identity, Redactor, identity, map_strings, redacted
 from envcheck.report.report import Reported, finish
@@ -115,6 +116,13 @@ def test_what_is_no_secret_stays(text: str) -> None:
         ("/opt/venv/bin/python train.py --api-key=abc", "python train.py"),
         ("python3 -u -m vllm.entrypoints.api --token x", "python3 -m vllm.entrypoints.api"),
         ("python -c password='x'", "python"),
+        ("python3 - hunter2 --x", "python3"),
+        ("python -mlis --u hunter2", "python -m lis"),
+        ("/opt/app/run hunter2", "run"),
+        (r"python3 run\x.py hunter2", r"python3 run\x.py"),
+        (r"C:\Program Files\app.exe --key hunter2", r"C:\Program Files\app.exe"),
+        ("[worker] hunter2", "[worker]"),
+        ("Insufficient Permissions", "Insufficient Permissions"),
         ("ray::Worker.train()", "ray::Worker.train()"),
         ("[Insufficient Permissions]", "[Insufficient Permissions]"),
         (r"C:\Program Files -x\app.exe", r"C:\Program Files -x\app.exe"),

@@ -69,6 +69,17 @@ def test_what_is_nested_without_end_is_refused_at_once(text: str, words: str) ->
         parse_toml(text)
 
 
+def test_no_more_is_read_of_a_file_than_may_stand_in_it(tmp_path: Path) -> None:
+    for name in ("large.toml", "large.json"):
+        with (tmp_path / name).open("wb") as file:
+            file.truncate((1 << 20) + 1)
+        with pytest.raises(ValueError, match="larger than 1 MiB"):
+            load_toml(tmp_path / name)
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        load_toml(tmp_path / "deep.json")
+
+
 def test_dots_of_prose_are_no_key() -> None:
     text = "." * 500 + "\n" + "a. " * 20
     assert parse_toml(f'note = """{text}"""')["note"] == text

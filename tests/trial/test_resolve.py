@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import time
+import uuid
 from pathlib import Path
 
 import pytest
+from patients import all_gone, leaves_a_daemon
 from trial_wheels import index, installer, variables, wheel
 
 from envcheck.planner.profile import Profile
 from envcheck.planner.result import Commands
+from envcheck.trial.installer import Installer
 from envcheck.trial.resolve import run_resolve
-from envcheck.trial.trial import Attempt, Bench, Checked
+from envcheck.trial.trial import Attempt, Bench, Checked, run_trial
 
 LINUX = Profile(os="linux", machine="x86_64", glibc="2.35", python="3.12", implementation="cpython")
 WINDOWS = Profile(os="windows", machine="x86_64", python="3.12", implementation="cpython")
@@ -28,6 +32,19 @@ def resolved(tool: str, machine: Profile, tmp_path: Path, *wheels: Path) -> tupl
     assert not list((tmp_path / "tmp").glob("envcheck-*"))
     assert not list(tmp_path.rglob("demo.py"))
     return found.status, found.reason
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans is Linux's")
+@pytest.mark.parametrize("elsewhere", [True, False])
+def test_a_daemon_that_an_installer_starts_ends_with_the_trial(tmp_path: Path, elsewhere: bool) -> None:
+    mark = f"daemon-{uuid.uuid4().hex}"
+    uv = leaves_a_daemon(tmp_path / "bin" / "uv", mark)
+    bench = Bench(
+        Installer("uv", sys.executable, str(uv), variables(tmp_path)), lambda *_: Checked("pass"), lambda _: False, time.monotonic() + 60
+    )
+    attempt = Attempt("Install demo", Commands(uv=("uv pip install demo==1.0",)))
+    found = run_resolve(attempt, bench, LINUX) if elsewhere else run_trial(attempt, bench)
+    assert found.status != "passed" and Path(f"{uv}.ran").exists() and all_gone(mark, 2.0)
 
 
 @pytest.mark.parametrize("tool", ["uv", "pip"])

@@ -1,0 +1,68 @@
+"""What stands where a secret would and is none: a variable's name, code that reads it, a file's path, what is to be filled in, and what
+people and programs say of a secret."""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.facts.secret_words import STATES, any_of
+
+_END = r"(?=[\"'`,;)\]}<>&|\\]|[.:?!]{0,2}(?:\s|\Z))"
+_END_OF_WORD = r"(?=[\"'`,;:)\]}.?!]{0,3}(?:\s|\\|\Z))"
+# self.password, secrets.HF_TOKEN, var.db_password; no digit, which a password has sooner
+_OWNER = (
+    "(?:self|this|cls|args|opts?|options|cfg|conf(?:ig)?|settings|env|vars?|locals?|secrets|params?|process|request|req|ctx|context|user|account"
+    "|creds?|credentials|inputs?|data|module|[Vv]alues|props|state|kwargs|each|github|steps|needs|os|sys|app|client)"
+)
+_READS = (
+    "(?:get|read|load|fetch|look_?up|input|prompt|ask|find|decrypt|resolve|retrieve|require|env|environ|getenv|open|parse|pop|param|query"
+    "|var)"
+)
+_CODE = (
+    rf"(?<![\"'`])(?:{_OWNER}(?:\.|->|::)[A-Za-z_][A-Za-z_.]{{1,80}}{_END}"
+    r"|[A-Za-z_$][\w.$]{0,60}(?:\[[\"'][\w./-]{1,60}[\"']\]){1,4}"
+    rf"|(?:[A-Za-z_]\w{{0,40}}(?:\.|::|->)){{0,6}}(?i:{_READS})\w{{0,40}}\()"
+)
+_ASKED_FOR = "(?i:key|token|pass|secret|credential|pwd?|pin|code|value|name|string|user|account|id)"
+_PLACEHOLDER = (
+    rf"\[?(?i:your)[_-][A-Za-z_-]{{0,40}}?{_ASKED_FOR}[A-Za-z_-]{{0,40}}\]?{_END}"
+    r"|(?:(?i:insert|paste|put|enter|add|replace)[_-][A-Za-z_-]{1,40}[_-](?i:here|me|this)|[A-Z][A-Z_]{2,40}_HERE)" + _END
+    + rf"|(?:[A-Za-z]{{2,6}}[_-]){{0,2}}(?:[xX]{{3,60}}|[*•]{{3,60}})(?:[_-][xX*]{{2,60}}){{0,8}}{_END}"
+)  # fmt: skip
+_VARIABLE = rf"%[A-Za-z_]\w{{1,60}}%|%\(\w{{1,60}}\)s|@@?[A-Z_]{{3,60}}@|(?:env|file):(?=[/A-Z])|op://|#\{{|\$|\{{\{{|{_OWNER}\.[A-Z_]{{3,60}}{_END}"
+_REFERENCE = re.compile(rf"[\"'`]?(?:{_VARIABLE}|{_PLACEHOLDER})|{_CODE}")
+# `class Token:` and what is below it
+_STATEMENT = re.compile(r"(?:pass|return|raise|yield|def|class|import|from|if|for|with|try)(?![^\s(])")
+_OF_A_FILE = re.compile(r"(?i)(?:file(?:_?name)?|path|dir(?:ectory)?|location|folder)[\"'\])]{0,3}\s{0,8}(?:=>|:?=|:)\s{0,8}[\"']?\Z")
+_PATH = re.compile(r"(?:~|\.{1,2}|\$\w{1,40}|%\w{1,40}%)?[/\\]|[A-Za-z]:[\\/]|[\w.-]{1,80}[/\\]|[\w-]{1,80}\.[a-z]{1,8}" + _END)
+_FILE = re.compile(
+    r"(?:~|\.{0,2}|[A-Za-z]:)(?:[/\\][\w.@+-]{1,80}){1,20}\.(?:pem|key|crt|cer|json|txt|p12|pfx|jks|ya?ml|conf|ini|keytab|env|toml)" + _END
+)
+# What shells and libraries say behind a name and a colon, and what people say of a password
+_PHRASE = (
+    r"(?:unbound|undefined|readonly|unset)\svariable|parameter\s(?:null|not)|bad\ssubstitution|(?:command\s)?not\s(?:set|found|valid|provided|given"
+    r"|defined|allowed|supplied|configured|specified|in|a|an|the)|permission\sdenied|no\ssuch|is\sa\sdirectory|access\sdenied|cannot|can't|could\snot"
+    r"|couldn't|does\snot|doesn't|did\snot|must|should|has\s|have\s|is\s|was\s|are\s|were\s|field\srequired|value\sis|too\s(?:short|long|weak|many)"
+    r"|authentication\s|already\s|failed|failure|this\s|please\s|enter\s|expected\s|at\sleast\s|string\s|about\s|zu\s|très\s"
+)
+_STEMS = any_of(one for one in STATES if len(one) > 4)
+_WHOLE = any_of(one for one in STATES if len(one) < 5)
+_STATE = re.compile(
+    rf"(?i:{_PHRASE}|{_WHOLE}|{_STEMS}[^\W\d_]{{0,8}}){_END_OF_WORD}|(?i:{_PHRASE})(?<=\s)|(?=[\u3040-\u9fff\uac00-\ud7af])(?:{_WHOLE}|{_STEMS})"
+)
+_SAYS = re.compile(r"[:：]\s{1,8}\Z|\s(?:is|was|ist|war|es|est|é|esta|está)\s{1,4}\Z", re.IGNORECASE)
+
+
+def is_reference(text: str, start: int, value: int) -> bool:
+    """Whether no secret stands at `value`, behind a name and a sign that begin at `start`."""
+    if _REFERENCE.match(text, value) or _FILE.match(text, value):
+        return True
+    before = text[max(start, value - 120) : value]
+    if _OF_A_FILE.search(before):
+        return bool(_PATH.match(text, value))
+    return is_state(text, start, value) or ("\n" in before[-60:] and before.endswith((" ", "\t")) and bool(_STATEMENT.match(text, value)))
+
+
+def is_state(text: str, start: int, value: int) -> bool:
+    """Whether it is said of the name that begins at `start` what has become of it: expired, not set."""
+    return bool(_SAYS.search(text, max(start, value - 120), value) and _STATE.match(text, value))
