@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
-from envcheck.errors import UsageError
+from envcheck.errors import MachineFault
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import (
     WARNED,
@@ -29,7 +29,8 @@ from envcheck.facts.snapshot import (
 )
 from envcheck.host.access import Host, RealHost
 from envcheck.host.full_folder import full_folder, has_room
-from envcheck.host.orphans import Offspring
+from envcheck.host.orphans import Offspring, statuses_kept
+from envcheck.host.plain_files import answers, temporary_folder
 from envcheck.target.process import CANNOT_WRITE, Budget, Running, Target, end, finish, require_answer, require_folder, start
 from envcheck.target.sections import sections
 
@@ -128,6 +129,7 @@ def examined(
     """
     with ExitStack() as after:  # each is done whatever the others come to, the last one first
         after.callback(setattr, tempfile, "tempdir", tempfile.tempdir)
+        after.enter_context(statuses_kept())
         folder = private_folder()
         after.callback(_removed, folder)
         offspring = Offspring()
@@ -145,6 +147,13 @@ def examined(
 
 def _removed(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
+    if os.path.isdir(folder) and not os.path.islink(folder):  # a target has made a folder that its own owner may not enter
+        for here, names, _ in os.walk(folder):
+            for path in (os.path.join(here, name) for name in names):
+                if not os.path.islink(path):
+                    with suppress(OSError):
+                        os.chmod(path, 0o700)
+        shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):  # a target may have put a file or a link in its place
         os.unlink(folder)
 
@@ -159,7 +168,7 @@ def private_folder() -> str:
     places = ["/dev/shm", f"/run/user/{os.getuid()}" if hasattr(os, "getuid") else ""]  # noqa: S108 - mkdtemp makes it 0700
     said = None
     try:
-        usual = tempfile.gettempdir()
+        usual = temporary_folder()
         long = len(os.fsencode(usual)) > LONGEST_TEMPORARY
         places = ["/tmp", *places, usual] if long or others_move(usual) else [usual, *places]  # noqa: S108
     except OSError as error:
@@ -170,6 +179,7 @@ def private_folder() -> str:
         except OSError as error:
             said = said or error.strerror
             continue
+        os.chmod(folder, 0o700)  # whatever the umask has taken away
         if not has_room(folder):
             os.rmdir(folder)
             said = said or os.strerror(errno.ENOSPC)
@@ -177,7 +187,7 @@ def private_folder() -> str:
         if place != tempfile.tempdir:
             tempfile.tempdir = folder  # for the output of the probes' commands
         return folder
-    raise UsageError(f"no folder for temporary files can be written; set TMPDIR to one ({said})")
+    raise MachineFault(f"no folder for temporary files can be written; set TMPDIR to one ({said})")
 
 
 def collect(
@@ -222,7 +232,7 @@ def _with_full_folder(snapshot: Snapshot, running: Running, stopped: bool) -> Sn
         return snapshot
     ours, given = os.path.dirname(running.folder), running.env.get("TMPDIR")
     found = full_folder(ours, stopped)
-    if found is None and given and os.path.isdir(given) and os.path.abspath(given) != ours:
+    if found is None and given and answers(given) and os.path.isdir(given) and os.path.abspath(given) != ours:
         found = full_folder(os.path.abspath(given))
     return replace(snapshot, limits=replace(snapshot.limits, full_folder=found)) if found else snapshot
 

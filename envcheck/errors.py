@@ -9,6 +9,10 @@ class UsageError(Exception):
     """What the user asked for cannot be done; the message is one line and ends up on stderr with exit 2."""
 
 
+class MachineFault(UsageError):
+    """What the machine refuses to the check, whoever asked for what: no reason for `envcheck run` not to start a command."""
+
+
 MEANT = {"cn": "zh", "chinese": "zh", "mandarin": "zh", "中文": "zh"}  # names of what is known under another word
 
 

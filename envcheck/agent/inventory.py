@@ -47,7 +47,7 @@ VARIABLE_PREFIXES = ("PYTORCH_", "TORCH_", "CUDA_", "PIP_", "UV_", "HSA_", "XLA_
 SECRET = ("TOKEN", "KEY", "SECRET", "PASSWORD", "CREDENTIAL", "AUTH")
 # Modules of the standard library that torch's import needs and whose names people give to their own files.
 HIDDEN = ("random", "types", "typing", "logging", "queue", "socket", "code", "copy", "enum", "json", "re", "signal", "select", "platform",
-          "inspect")  # fmt: skip
+          "inspect", "multiprocessing", "pickle", "subprocess", "tempfile", "threading")  # fmt: skip
 # Packages that torch imports: a file of that name beside a program hides them. A folder may be a checkout of the package itself.
 HIDDEN_FILES = ("typing_extensions", "sympy", "mpmath", "filelock", "networkx", "jinja2", "markupsafe", "fsspec")
 CONDA_NAMES = ("cudatoolkit", "cudnn", "nccl", "libtorch", "pytorch-cuda", "pytorch-gpu", "pytorch-mutex")

@@ -1,7 +1,8 @@
 """The training script that the launchers are tried with: `launched_worker.py HOW FOLDER NAME [--local-rank N | --local_rank N]`.
 
 HOW: "full" imports torch, joins the group and adds numbers up; "light" looks at what the launcher has set and meets the others at
-MASTER_ADDR:MASTER_PORT, without torch; "spawn:N" starts N such processes by torch.multiprocessing.spawn.
+MASTER_ADDR:MASTER_PORT, without torch; "spawn:N" starts N such processes by torch.multiprocessing.spawn. "module:NAME ARGUMENTS" is
+`python -m NAME ARGUMENTS`, which would look into the working folder first.
 Each process writes what it does to FOLDER/NAME.PID.jsonl, as a rank does. An entry file of its own, like main.py.
 """
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import socket
     from typing import Any, Callable, Dict, List, NoReturn, Optional
 
-    from . import jsonl, processes
+    from . import jsonl, processes, working_folder
 else:
     writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     from envcheck_agent.import_guard import ImportGuard
@@ -31,7 +32,7 @@ else:
     with ImportGuard():
         import socket
 
-        from envcheck_agent import jsonl, processes
+        from envcheck_agent import jsonl, processes, working_folder
 
 
 class WorkerLog(jsonl.StageLog):
@@ -155,6 +156,12 @@ def work(log: WorkerLog, rank: int, function: Callable[[], Any]) -> NoReturn:
 
 
 def main() -> None:
+    if sys.argv[1].startswith("module:"):
+        import runpy
+
+        del sys.argv[0]
+        runpy.run_module(sys.argv[0].partition(":")[2], run_name="__main__", alter_sys=True)
+        return
     how, folder, name = [one for one in sys.argv[1:] if not one.startswith("--local")][:3]  # launch puts its own first
     if how.startswith("spawn:"):
         import torch.multiprocessing
@@ -178,5 +185,6 @@ def main() -> None:
 
 if __name__ in ("__main__", "__mp_main__"):
     processes.die_with_parent()  # torchrun gives every worker a session: whoever ends torchrun by force would leave them behind
+    working_folder.leave_out_of_children()
 if __name__ == "__main__":
     main()

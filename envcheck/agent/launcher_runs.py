@@ -89,7 +89,7 @@ def of_torch(name: str, module: str, arguments: List[str]) -> Launcher:
         main.main(arguments)
 
     words = "torchrun" if module.endswith(".run") else "torch.distributed.launch"
-    return Launcher(name, [sys.executable, "-m", module, *arguments], call, words)
+    return Launcher(name, [sys.executable, WORKER, "module:" + module, *arguments], call, words)
 
 
 def run_script() -> None:

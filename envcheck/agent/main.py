@@ -33,6 +33,7 @@ def main():
     # type: () -> None
     # The interpreter's own start belongs to the time that the caller measures; a sitecustomize may have imported torch.
     began = time.monotonic() - time.process_time()
+    os.umask(os.umask(0o077) & 0o077)  # files of ours and of torch are for their owner to read, whatever he has said
     if sys.path and os.path.realpath(sys.path[0]) == os.path.realpath(HERE):
         del sys.path[0]
     if is_of_others(sys.prefix) or any(is_of_others(entry) for entry in sys.path[:200]):

@@ -69,7 +69,6 @@ def die_with_the_pipe(tie: Sequence[Sequence[int]]) -> None:
     """
     try:
         import fcntl
-        import select
 
         for number, inode in tie:
             if os.fstat(number).st_ino != inode:
@@ -78,7 +77,7 @@ def die_with_the_pipe(tie: Sequence[Sequence[int]]) -> None:
             fcntl.fcntl(number, fcntl.F_SETSIG, signal.SIGKILL)
             fcntl.fcntl(number, fcntl.F_SETOWN, os.getpid())
             fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) | fcntl.FASYNC)
-            if select.select([number], [], [], 0)[0]:  # nobody writes, so this is its end
+            if wait_readable([number], 0):  # nobody writes, so this is its end
                 os._exit(1)
     except Exception:
         return
@@ -279,7 +278,8 @@ def end_tree(root: int) -> None:
     below = descendants(root)
     kill(root)
     for pid in below:
-        kill(pid)
+        if not keeps_shared_memory(pid):
+            kill(pid)
     reap(root, 3)
     while time.monotonic() < limit:
         below = [pid for pid in below if exists(pid)]
@@ -287,6 +287,8 @@ def end_tree(root: int) -> None:
             return
         for pid in below:  # adopted by now, where that is possible
             exit_status(pid)
+            if time.monotonic() > limit - 2:
+                kill(pid)
         time.sleep(0.01)
 
 
@@ -298,10 +300,17 @@ def end_strays(known: Sequence[int]) -> None:
         if not strays:
             return
         for pid in strays:
+            if keeps_shared_memory(pid) and reap(pid, 1) is not None:
+                continue
             kill(pid)
             for below in descendants(pid):
                 kill(below)
             reap(pid, 1)
+
+
+def keeps_shared_memory(pid: int) -> bool:
+    """Whether this process removes what others leave in /dev/shm, as soon as they have ended (host/orphans.py)."""
+    return any(command_holds(pid, word) for word in ("multiprocessing.resource_tracker", "torch_shm_manager"))
 
 
 def complaint(command: Sequence[str], seconds: float, limit: int = 1 << 20) -> Tuple[Optional[int], str]:

@@ -13,7 +13,7 @@ import time
 import traceback
 import warnings
 
-from . import devices, jsonl, processes, temporary, torch_constants
+from . import devices, jsonl, processes, temporary, torch_constants, working_folder
 from .import_guard import ImportGuard
 
 TYPE_CHECKING = False
@@ -74,6 +74,8 @@ def prepare(options: Dict[str, Any]) -> None:
     # import (torch 2.13). import_seconds is therefore a little below what a program of the user sees.
     gc.disable()
     temporary.keep_in(options["folder"])
+    working_folder.leave_out_of_children()
+    working_folder.leave(options["folder"])
     # torch._dynamo makes its cache folder when it is imported, and some settings import it with torch; unless the user has
     # chosen one, it goes where we clean up.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options["folder"], "inductor"))

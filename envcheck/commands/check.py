@@ -14,7 +14,9 @@ from envcheck.commands.output import put
 from envcheck.commands.rendering import write
 from envcheck.errors import UsageError
 from envcheck.facts.printable import visible
+from envcheck.host.orphans import statuses_kept
 from envcheck.host.ownership import planted
+from envcheck.host.plain_files import answers, make_folders
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
@@ -40,7 +42,8 @@ def execute(args: argparse.Namespace) -> int:
         from envcheck.commands import trying
 
         args.fix_suggest = True
-        report = trying.try_fixes(report, args, by, elsewhere, examine_and_judge)
+        with statuses_kept():
+            report = trying.try_fixes(report, args, by, elsewhere, examine_and_judge)
     write(report, args)
     return report.exit_code
 
@@ -148,7 +151,7 @@ def _keep_evidence(folder: str, into: str, snapshot: Snapshot, executable: str) 
 
     path = os.path.join(into, f"envcheck-evidence-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.tar.gz")
     try:
-        os.makedirs(into, exist_ok=True)
+        make_folders(into)
         keep(folder, path, snapshot, render_record(map_strings(snapshot, mask_secrets), "envcheck", __version__), executable)
     except OSError as error:
         print(visible(f"envcheck: no evidence could be kept in {path}: {error.strerror}"), file=sys.stderr)
@@ -190,6 +193,8 @@ def assume(snapshot: Snapshot, assumptions: list[str], by: RuleSession) -> tuple
 def _check_output(args: argparse.Namespace) -> None:
     documents = [(f"-o {form}=", path) for form, path in getattr(args, "documents", ())]
     for flag, path in (("-o ", args.output), ("--host ", getattr(args, "host", None)), *documents):
+        if path and not answers(os.path.dirname(path) or "."):
+            raise UsageError(f"{flag}{path}: the file system there does not answer")
         if path and (os.path.isdir(path) or not os.path.isdir(os.path.dirname(path) or ".")):
             raise UsageError(f"{flag}{path}: cannot be written")
         if path and (reason := planted(path)):
@@ -199,7 +204,7 @@ def _check_output(args: argparse.Namespace) -> None:
         if reason := planted(evidence):
             raise UsageError(f"--evidence {evidence}: {reason}")
         try:
-            os.makedirs(evidence, exist_ok=True)
+            make_folders(evidence)
         except OSError as error:
             raise UsageError(f"--evidence {evidence}: {error.strerror}") from None
         if not os.access(evidence, os.W_OK | os.X_OK):

@@ -12,6 +12,7 @@ from envcheck.commands import output
 from envcheck.commands.configuration import rule_session
 from envcheck.errors import UsageError
 from envcheck.facts.printable import visible
+from envcheck.host.orphans import statuses_kept
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +156,8 @@ def execute(args: argparse.Namespace) -> int:
         from envcheck.fleet.ray_job import run_on_ray
 
         return run_on_ray(args.ray, args.words, _files(args), _put(args), nodes=args.nodes, gpus=args.gpus)
-    code = _in_the_job(args, by)
+    with statuses_kept():
+        code = _in_the_job(args, by)
     if code == 0 and args.argv:
         from envcheck.commands.hand_over import hand_over
 

@@ -247,6 +247,8 @@ def _to_stdout(text: str, utf8: bool) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
+        if error.errno in READER_GONE:  # a socket's word for it
+            raise BrokenPipeError(*error.args) from None
         drop_stdout()
         raise UsageError(f"stdout: {error.strerror}") from None
 
@@ -269,15 +271,27 @@ def _blocks(stream: TextIO) -> bool:
 
 def _write_all(descriptor: int, data: bytes, seconds: float | None = None) -> None:
     """`seconds`: how long nobody may take anything. OSError then."""
-    import select
-
     rest = memoryview(data)
     while rest:
         try:
             rest = rest[os.write(descriptor, rest) :]
         except BlockingIOError:
-            if not select.select([], [descriptor], [], seconds)[1]:
+            if not _takes_more(descriptor, seconds):
                 raise OSError(errno.ETIMEDOUT, f"nobody has read it for {seconds:.0f} s") from None
+
+
+def _takes_more(descriptor: int, seconds: float | None) -> bool:
+    """Waited for. poll knows descriptors above 1023, which select refuses; what is broken takes everything, with an error."""
+    import select
+
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([], [descriptor], [], seconds)[1])
+    poller = select.poll()
+    poller.register(descriptor, select.POLLOUT)
+    return bool(poller.poll(None if seconds is None else seconds * 1000))
+
+
+READER_GONE = (errno.ECONNRESET, errno.ECONNABORTED, errno.ENOTCONN, getattr(errno, "ESHUTDOWN", errno.EPIPE))
 
 
 def drop_stdout() -> None:

@@ -21,7 +21,7 @@ from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_a
 from envcheck.commands.kernel_word import KernelWord
 from envcheck.commands.mistyped import meant
 from envcheck.commands.streams import say
-from envcheck.errors import UsageError
+from envcheck.errors import MachineFault, UsageError
 from envcheck.facts.printable import visible
 from envcheck.facts.record import record, replace
 
@@ -111,6 +111,10 @@ def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
         report = examine_and_judge(args, by)
         if report.exit_code != 1:
             say(visible(f"envcheck: {verdict_line(_on_stderr(report, args))}\n"))
+    except MachineFault as error:  # CMD alone may well do without what it refuses
+        say(visible(f"envcheck: nothing was checked: {error}\n"))
+        _save_open(args, str(error), None, None)
+        return None
     except UsageError:
         raise
     except Exception as error:  # noqa: BLE001

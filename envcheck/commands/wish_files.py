@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from envcheck.errors import UsageError
 from envcheck.facts.given_file import read_given
 from envcheck.host.ownership import planted
-from envcheck.host.plain_files import real_path
+from envcheck.host.plain_files import make_folders, real_path
 from envcheck.read.wish_file import WishFile
 from envcheck.read.wish_kinds import read_wish_file
 
@@ -66,7 +66,7 @@ def save(folder: str, files: Sequence[WishFile], written: Mapping[str, str]) -> 
     try:
         for file in files:
             target = targets[file.name]
-            os.makedirs(os.path.dirname(target) or ".", exist_ok=True)
+            make_folders(os.path.dirname(target))
             with open(target, "x", encoding="utf-8", newline="") as out:
                 out.write(written.get(file.name, file.text))
     except OSError as error:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from envcheck.facts.fleet import FleetTrial
 from envcheck.facts.printable import visible
 from envcheck.fleet.seat import Seat
+from envcheck.host.plain_files import make_folders
 
 
 def keep_evidence(folder: str, into: str, seat: Seat, trials: Iterable[FleetTrial], executable: str) -> None:
@@ -29,7 +30,7 @@ def keep_evidence(folder: str, into: str, seat: Seat, trials: Iterable[FleetTria
     try:
         if reason := planted(into):
             raise OSError(errno.EPERM, reason)
-        os.makedirs(into, exist_ok=True)
+        make_folders(into)
         keep(folder, path, Snapshot(), render_record(Snapshot(), "envcheck", __version__), executable)
         said = f"evidence kept in {path}"
     except OSError as error:

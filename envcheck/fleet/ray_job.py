@@ -192,6 +192,8 @@ def _node_process(flags: list[str], env: dict[str, str], files: list[str]) -> tu
     import sys
     import tempfile
 
+    from envcheck import FOLDER
+
     def content(path: str) -> str | None:
         try:
             with open(path, encoding="utf-8") as file:
@@ -200,10 +202,12 @@ def _node_process(flags: list[str], env: dict[str, str], files: list[str]) -> tu
             return None
 
     with tempfile.TemporaryDirectory(prefix="envcheck-") as folder:
+        os.chmod(folder, 0o700)  # whatever the umask has taken away
         paths = [os.path.join(folder, str(number)) for number in range(len(files))]
         written = [f"{flag}{path}" for flag, path in zip(files, paths, strict=True)]
-        words = (sys.executable, "-m", "envcheck.fleet", *flags, *written)
-        done = subprocess.run(words, env={**os.environ, **env}, capture_output=True, text=True, errors="replace", check=False)
+        # by its path: `-m` would take an envcheck or a random.py of the folder that Ray has chosen
+        words = (sys.executable, os.path.join(FOLDER, "__main__.py"), "fleet", *flags, *written)
+        done = subprocess.run(words, env={**os.environ, **env}, capture_output=True, text=True, errors="replace", check=False, umask=0o077)
         return socket.gethostname(), done.returncode, done.stdout, done.stderr, tuple(content(path) for path in paths)
 
 

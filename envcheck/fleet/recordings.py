@@ -98,6 +98,7 @@ def _lines(path: str) -> Iterator[RecordedPiece]:
 def _copied(path: str, keep: ExitStack) -> str:
     """A pipe as a file: each kind of host is read a second time when it is judged."""
     copy = keep.enter_context(tempfile.NamedTemporaryFile(prefix="envcheck-", suffix=LINES[0]))  # noqa: SIM115 - `keep` closes it
+    os.chmod(copy.name, 0o600)  # it is opened by its name, whatever the umask has taken away
     name = f"--replay {one_line(path, 200)}"
     try:
         least = _free(copy.name) // SPARED

@@ -19,6 +19,7 @@ from math import isfinite
 from statistics import median
 from typing import Any
 
+from envcheck.collect import private_folder
 from envcheck.errors import UsageError
 from envcheck.facts.fleet import FleetSeat, FleetTrial
 from envcheck.facts.record import record, replace
@@ -28,7 +29,7 @@ from envcheck.fleet.options import BACKENDS, FleetOptions
 from envcheck.fleet.seat import Seat
 from envcheck.fleet.store import Store, StoreError
 from envcheck.fleet.store_server import GONE
-from envcheck.host.access import kill_group
+from envcheck.host.access import end_group
 from envcheck.host.orphans import Offspring
 from envcheck.host.plain_files import tail, written
 from envcheck.target.process import LINES, Target, bound_output, start_agent
@@ -116,7 +117,9 @@ class Child:
 
     def open(self) -> None:
         self.close()
-        self.folder = tempfile.mkdtemp(prefix="envcheck-")
+        usual = tempfile.tempdir
+        self.folder = private_folder()
+        tempfile.tempdir = usual
         self.at = 0
         options = {"folder": self.folder, "world": True, "start_method": "fork"}
         self.process = start_agent(self.target, options, self.env, subprocess.PIPE)
@@ -149,7 +152,7 @@ class Child:
 
     def close(self) -> None:
         if self.process is not None:
-            kill_group(self.process)
+            end_group(self.process)
             if self.process.stdin:
                 try:
                     self.process.stdin.close()

@@ -16,7 +16,7 @@ from envcheck import FOLDER
 from envcheck.facts.record import record
 from envcheck.host.command_output import command_output
 from envcheck.host.library_search import library_files
-from envcheck.host.orphans import children
+from envcheck.host.orphans import children, end_all, group_of
 from envcheck.host.ownership import safe_variables
 from envcheck.host.plain_files import beginning, real_path
 from envcheck.host.syscalls import (
@@ -237,6 +237,19 @@ def kill_group(process: subprocess.Popen[Any]) -> bool:
     elif process.poll() is None:
         process.kill()
     return wait(process, 3.0)
+
+
+def end_group(process: subprocess.Popen[Any]) -> bool:
+    """`kill_group`, after those of its processes have ended that keep shared memory: they remove what the others left of it."""
+    if hasattr(os, "killpg"):
+        try:
+            os.killpg(process.pid, 0)
+        except OSError:  # nothing is left
+            return wait(process, 0)
+        process.kill()
+        if wait(process, 3.0):
+            end_all(lambda: group_of(process.pid))
+    return kill_group(process)
 
 
 class RealHost:

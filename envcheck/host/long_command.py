@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from envcheck.host.access import Completed, kill_group, wait
+from envcheck.host.plain_files import umask_for_others
 
 KEPT_BYTES = 1 << 16  # of what it prints: the last ones
 FAREWELL_SECONDS = 2.0
@@ -71,6 +72,7 @@ def run_long(
             env=dict(env),
             cwd=cwd,
             start_new_session=True,
+            umask=umask_for_others(),
         )
     except FileNotFoundError:
         return Completed(tuple(argv), not_found=True)

@@ -10,7 +10,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 PATIENCE_SECONDS = 1.0
@@ -52,6 +53,27 @@ class Offspring:
             self._adopted_before = None
 
 
+def statuses_are_lost() -> bool:
+    """Whether the kernel reaps our children, and keeps to itself how they ended: who started us ignores SIGCHLD, and we inherit that."""
+    return hasattr(signal, "SIGCHLD") and signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN
+
+
+@contextmanager
+def statuses_kept() -> Iterator[None]:
+    """Undo that, in a process of our own, for as long as it lasts: a command that follows has what it would have had alone."""
+    try:
+        lost = own_process and statuses_are_lost()
+        if lost:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    except (ValueError, OSError):  # not in the main thread; a filter of system calls
+        lost = False
+    try:
+        yield
+    finally:
+        if lost:
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
 def _subreaper(wanted: bool) -> bool | None:
     """Whether it was one; None where it cannot be (not Linux, a libc without prctl): orphans go to init, as they would without us."""
     if sys.platform != "linux":
@@ -82,12 +104,53 @@ def children(parent: int | str = "self") -> frozenset[int]:
 
 def _end_children(before: frozenset[int]) -> None:
     """What a killed one leaves comes to us in turn."""
+    end_all(lambda: children() - before)
+
+
+def end_all(left: Callable[[], Collection[int]]) -> None:
+    """Kill processes until none is left, those that keep shared memory the last: they end by themselves when the others have, and
+    remove what those left in /dev/shm."""
     deadline = time.monotonic() + PATIENCE_SECONDS
-    while (orphans := children() - before) and time.monotonic() < deadline:
-        for pid in orphans:
-            _kill(pid)
+    while (pids := left()) and time.monotonic() < deadline:
+        keepers = [pid for pid in pids if _keeps_shared_memory(pid)] if time.monotonic() < deadline - PATIENCE_SECONDS / 4 else ()
+        for pid in pids:
+            if pid not in keepers:
+                _kill(pid)
             _reaped(pid)
         time.sleep(0.005)
+
+
+KEEPERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
+
+
+def _keeps_shared_memory(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(MARK_LIMIT)
+    except OSError:
+        return False
+    return not words or any(one in words for one in KEEPERS)  # one that is just becoming another program has none for a moment
+
+
+def group_of(leader: int) -> frozenset[int]:
+    """The processes of a group that have not ended; nothing where there is no /proc."""
+    found = set()
+    for pid in _processes():
+        try:
+            with open(f"/proc/{pid}/stat", "rb") as file:  # 812 (my (odd) name) S parent group …
+                state, _, group = file.read().rpartition(b")")[2].split()[:3]
+        except (OSError, ValueError):
+            continue
+        if int(group) == leader and state != b"Z":
+            found.add(pid)
+    return frozenset(found)
+
+
+def _processes() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
 
 
 def _end_marked(mark: bytes) -> None:
@@ -97,8 +160,10 @@ def _end_marked(mark: bytes) -> None:
     quiet = 0
     while quiet < 2 and time.monotonic() < deadline:
         found = _marked(mark)
+        late = time.monotonic() > deadline - PATIENCE_SECONDS / 4
         for pid in found:
-            _kill(pid)
+            if late or not _keeps_shared_memory(pid):
+                _kill(pid)
         killed |= found
         quiet = 0 if found else quiet + 1
         time.sleep(0.005)
@@ -110,12 +175,8 @@ def _end_marked(mark: bytes) -> None:
 
 def _marked(mark: bytes) -> set[int]:
     """Processes that live and were started, or forked by one that was started, with this variable."""
-    try:
-        pids = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-    except OSError:
-        return set()
     found = set()
-    for pid in pids:
+    for pid in _processes():
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
                 if pid != os.getpid() and mark in file.read(MARK_LIMIT).split(b"\0"):

@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 
-from envcheck.host.plain_files import real_path
+from envcheck.host.plain_files import answers, descriptor, real_path
 
 
 def foreign(path: str) -> str | None:
@@ -46,29 +46,75 @@ def foreign_folder(folder: str) -> str | None:
     folder he has named."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0 or not os.path.isdir(folder):
         return None
-    reason = foreign(folder) or _open_above(folder)
-    for number, (here, folders, files) in enumerate(os.walk(folder)):
-        if reason is not None or number > MOST_FOLDERS:
-            break
-        reason = next((f"{one}: {said}" for one in _below(here, [*folders, *files]) if (said := foreign(one))), None)
-    return reason
+    return foreign(folder) or _open_above(folder) or _foreign_below(folder)
 
 
-MOST_FOLDERS = 100
+MOST_ENTRIES = 200_000  # an environment with torch has 40,000
 
 
-def _below(folder: str, names: list[str]) -> Iterator[str]:
-    return (path for name in names if os.path.exists(path := os.path.join(folder, name)))
+def _foreign_below(folder: str) -> str | None:
+    """The same of all that is in a folder, and of what links there lead to, wherever that is. More than can be looked at is not trusted."""
+    waiting, seen, left = [folder], {real_path(folder)}, MOST_ENTRIES
+    while waiting:
+        try:
+            entries = list(os.scandir(waiting.pop()))
+        except OSError:  # gone meanwhile; root may look into every folder of a disk
+            continue
+        left -= len(entries)
+        if left < 0:
+            return f"more than {MOST_ENTRIES} files are in it, which is too many to look whose they are"
+        for entry in entries:
+            if reason := _foreign_as_entry(entry):
+                return f"{entry.path}: {reason}"
+            if entry.is_dir() and (not entry.is_symlink() or real_path(entry.path) not in seen):
+                seen.add(real_path(entry.path) if entry.is_symlink() else entry.path)
+                waiting.append(entry.path)
+    return None
+
+
+def _foreign_as_entry(entry: os.DirEntry[str]) -> str | None:
+    if not entry.is_symlink():
+        return _foreign(entry.stat(follow_symlinks=False), entry.path)
+    if not answers(entry.path):
+        return "the file system that it leads to does not answer"
+    try:
+        return foreign(entry.path) or _open_above(entry.path)
+    except OSError:  # a link to nothing: somebody may put something there
+        place = os.path.dirname(real_path(entry.path))
+        while not os.path.exists(place):
+            place = os.path.dirname(place)
+        return foreign(place) or _open_above(place)
 
 
 def foreign_environment(folder: str, python: str) -> str | None:
-    """The same of an environment and its interpreter, whose base may belong to whom it likes. What lies in site-packages is started
-    too (`.pth` files)."""
-    packages = glob.glob(os.path.join(glob.escape(folder), "lib*", "python*", "site-packages"))
-    for path in (folder, os.path.dirname(python), os.path.join(folder, "pyvenv.cfg"), *packages):
+    """The same of an environment and its interpreter. What lies in site-packages is started too (`.pth` files). Whose the interpreter
+    is that a link leads to, and each single file, is a question of root's: a user may have an environment of his team's Python."""
+    libraries = [
+        os.path.join(glob.escape(folder), *parts) for parts in (("lib*",), ("lib*", "python*"), ("lib*", "python*", "site-packages"))
+    ]
+    found = [path for pattern in libraries for path in glob.glob(pattern)]
+    for path in (folder, os.path.dirname(python), os.path.join(folder, "pyvenv.cfg"), *found):
         if os.path.exists(path) and (reason := foreign(path)):
             return reason
-    return foreign_entry(python) or _open_above(folder)
+    reason = foreign_entry(python) or _open_above(folder)
+    if reason or os.geteuid() != 0:
+        return reason
+    code = [os.path.dirname(python), *glob.glob(libraries[0])]  # not what lies beside them: uv's .lock is for everybody to write
+    below = next((reason for path in code if (reason := _foreign_below(path))), None)
+    return foreign(python) or _open_above(python) or below or _foreign_through_pth(found)
+
+
+def _foreign_through_pth(folders: list[str]) -> str | None:
+    """Of the folders that the `.pth` files there add to sys.path."""
+    for path in (path for folder in folders for path in glob.glob(os.path.join(glob.escape(folder), "*.pth"))):
+        with open(descriptor(path), encoding="utf-8", errors="replace") as file:
+            named = [
+                os.path.join(os.path.dirname(path), line.strip()) for line in file if line.strip() and not line.startswith(("#", "import"))
+            ]
+        for one in named:
+            if os.path.exists(one) and (reason := foreign(one) or _open_above(one)):
+                return f"{path} leads to {one}: {reason}"
+    return None
 
 
 def planted(path: str) -> str | None:
@@ -90,8 +136,11 @@ def planted(path: str) -> str | None:
 
 
 def path_for_root(path: str) -> tuple[str, tuple[str, ...]]:
-    """PATH without the entries into which others could put a program, and those: relative ones, empty ones, folders open to all."""
+    """PATH without the entries into which others could put a program, and those: relative ones, empty ones, folders open to all. What
+    lies on a mount that does not answer is left out as well: whose it is cannot be asked."""
     entries = path.split(os.pathsep)
+    if not answers(*filter(os.path.isabs, entries)):
+        entries = [entry for entry in entries if not os.path.isabs(entry) or answers(entry)]
     safe = [entry for entry in entries if os.path.isabs(entry) and not (_open_to_all(entry) or _open_above(entry, groups=False))]
     return os.pathsep.join(safe), tuple(dict.fromkeys(entry for entry in entries if entry not in safe))
 
@@ -128,28 +177,50 @@ def others_move(folder: str) -> bool:
 
 def _open_above(path: str, *, groups: bool = True) -> str | None:
     """Who can put another folder in the place of one on the way to `path`. Under the sticky bit each moves no more than his own: a
-    folder of ours below /tmp is ours."""
+    folder of ours below /tmp is ours, a link of somebody else's there is not. For root what belongs to others is theirs to move;
+    without `groups` only what everybody can do counts."""
     if not hasattr(os, "geteuid"):
         return None
-    for one in dict.fromkeys((os.path.abspath(path), real_path(path))):
-        for folder in _folders(one):
-            try:
-                found = os.stat(folder)
-            except OSError:
-                continue
-            if not found.st_mode & stat.S_ISVTX and (groups or found.st_mode & stat.S_IWOTH) and (who := _writers(found, folder)):
-                return f"{who} can write to {folder}"
+    trusted = {0, os.geteuid(), os.stat(os.sep).st_uid}  # who has / has all: in a namespace of users that is nobody
+    strict = groups and os.geteuid() == 0
+    for step in dict.fromkeys(_way(path)):
+        try:
+            found = os.lstat(step)
+        except OSError:
+            continue
+        link = stat.S_ISLNK(found.st_mode)
+        if found.st_uid not in trusted and (strict or (link and _open_to_all(os.path.dirname(step)))):
+            return f"{step} belongs to {_user(found.st_uid)}"
+        open_to = not link and not found.st_mode & stat.S_ISVTX and (groups or found.st_mode & stat.S_IWOTH)
+        if open_to and (who := _writers(found, step)):
+            return f"{who} can write to {step}"
     return None
 
 
-def _folders(path: str) -> Iterator[str]:
-    folder = os.path.dirname(os.path.abspath(path))
-    while True:
-        yield folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            return
-        folder = parent
+MOST_LINKS = 40  # more in a row no system follows
+
+
+def _way(path: str) -> Iterator[str]:
+    """Every folder and link that is passed on the way to `path`, through links as well."""
+    here, rest, links = os.sep, os.path.abspath(path).split(os.sep)[::-1], 0
+    while rest and links <= MOST_LINKS:
+        name = rest.pop()
+        if name in ("", os.curdir):
+            continue
+        if name == os.pardir:
+            here = os.path.dirname(here)
+            continue
+        yield here
+        entry = os.path.join(here, name)
+        try:
+            leads_to = os.readlink(entry)
+        except OSError:  # no link
+            here = entry
+            continue
+        yield entry
+        links += 1
+        rest += leads_to.split(os.sep)[::-1]
+        here = os.sep if os.path.isabs(leads_to) else here
 
 
 def _foreign(found: os.stat_result, path: str | int) -> str | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
+from contextlib import suppress
 
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -16,7 +18,36 @@ def descriptor(path: str, flags: int = os.O_RDONLY, mode: int = 0o600) -> int:
     if not stat.S_ISREG(os.fstat(found).st_mode):
         os.close(found)
         raise OSError(errno.EINVAL, "not a regular file", path)
+    if flags & os.O_CREAT:
+        with suppress(OSError, AttributeError):  # it was there, and is another user's; Windows
+            os.fchmod(found, mode)  # whatever the umask has taken away
     return found
+
+
+def make_folders(path: str) -> None:
+    """A folder and those above it that are missing, each for its owner to use: a umask may have taken even that."""
+    missing, here = [] if os.path.isdir(path or ".") else [path], os.path.dirname(path)
+    while missing and here and not os.path.lexists(here):
+        missing.append(here)
+        here = os.path.dirname(here)
+    for one in reversed(missing):
+        try:
+            os.mkdir(one)
+        except FileExistsError:  # another process was faster; or a file is there
+            if not os.path.isdir(one):
+                raise
+            continue
+        os.chmod(one, os.stat(one).st_mode | stat.S_IRWXU)
+
+
+def umask_for_others() -> int:
+    """That of a program of others that is given a folder of ours, without what takes files from their own owner; -1 as it is."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            mask = next((int(line.split()[1], 8) for line in file if line.startswith("Umask:")), 0)
+    except (OSError, ValueError):
+        return -1
+    return mask & ~stat.S_IRWXU if mask & stat.S_IRWXU else -1
 
 
 def beginning(path: str, most: int) -> str:
@@ -70,6 +101,35 @@ def emptied_above(path: str, limit: int) -> None:
                 os.ftruncate(file.fileno(), 0)
     except OSError:
         return
+
+
+ANSWER_SECONDS = 2.0  # a mount that is made when somebody asks for it takes one
+
+
+def answers(*paths: str) -> bool:
+    """Whether the system says anything of all these paths. Where the server of a mount is gone each question waits for ever; the thread
+    that asks is left behind."""
+    done = threading.Event()
+
+    def ask() -> None:
+        for path in paths:
+            with suppress(OSError, ValueError):
+                os.stat(path)
+        done.set()
+
+    try:
+        threading.Thread(target=ask, daemon=True, name="answers").start()
+    except RuntimeError:  # no more threads
+        return True
+    return done.wait(ANSWER_SECONDS)
+
+
+def temporary_folder() -> str:
+    """The usual one; where the one that somebody has chosen does not answer, the system's. OSError if none can be written."""
+    import tempfile
+
+    chosen = [os.environ[name] for name in ("TMPDIR", "TEMP", "TMP") if os.environ.get(name)]
+    return tempfile.gettempdir() if answers(*chosen) else "/tmp"  # noqa: S108
 
 
 def real_path(path: str) -> str:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from envcheck.errors import UsageError
-from envcheck.host.plain_files import beginning, real_path
+from envcheck.host.plain_files import answers, beginning, real_path
 from envcheck.target.process import Target
 
 ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
@@ -68,6 +68,8 @@ def _executable(python: str, env: Mapping[str, str], named_in: str | None) -> st
     import shutil
 
     flag = f"{named_in}: python = {python!r}" if named_in else f"--python {python}"
+    if not answers(python):
+        raise UsageError(f"{flag}: the file system there does not answer")
     if os.path.isdir(python):
         below = _python_below(python)
         if below:
@@ -86,13 +88,10 @@ def _executable(python: str, env: Mapping[str, str], named_in: str | None) -> st
 
 
 def _python_below(prefix: str | None) -> str | None:
-    if not prefix:
+    paths = [os.path.join(prefix or "", *tail) for tail in (("bin", "python"), ("Scripts", "python.exe"), ("python.exe",))]
+    if not prefix or not answers(*paths):  # a link in it may lead elsewhere
         return None
-    for tail in (("bin", "python"), ("Scripts", "python.exe"), ("python.exe",)):
-        path = os.path.join(prefix, *tail)
-        if os.path.exists(path):
-            return os.path.abspath(path)
-    return None
+    return next((os.path.abspath(path) for path in paths if os.path.exists(path)), None)
 
 
 def _holds_torch() -> bool:
@@ -160,7 +159,7 @@ def _ours(python: str) -> bool:
 
 def _path_folders(env: Mapping[str, str]) -> Iterator[str]:
     """Folders of PATH; an empty or relative one means wherever the user happens to stand, and is left out."""
-    return (folder for folder in env.get("PATH", "").split(os.pathsep) if os.path.isabs(folder))
+    return (folder for folder in env.get("PATH", "").split(os.pathsep) if os.path.isabs(folder) and answers(folder))
 
 
 def _on_path(env: Mapping[str, str]) -> str | None:
@@ -221,6 +220,8 @@ def _versioned(env: Mapping[str, str]) -> Iterator[str]:
 
 def _below(folder: str) -> list[str]:
     try:
+        if not answers(folder):
+            return []
         return [os.path.join(folder, name) for name in sorted(os.listdir(folder))]
     except OSError:
         return []

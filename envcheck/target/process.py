@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -13,11 +14,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from envcheck import FOLDER
-from envcheck.errors import UsageError
+from envcheck.errors import MachineFault, UsageError
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import field, mutable, record
-from envcheck.host.access import bound, kill_group, signal_name, wait
+from envcheck.host.access import bound, end_group, signal_name, wait
 from envcheck.host.full_folder import full_folder
+from envcheck.host.orphans import statuses_are_lost
 from envcheck.host.ownership import is_of_others
 from envcheck.host.plain_files import descriptor_to_append, emptied_above, tail, written
 
@@ -32,6 +34,7 @@ AGENT = os.path.join(FOLDER, "agent", "main.py")
 SOUND_IMPORT_SECONDS = 1.0  # nobody asks what a shorter one does
 CANNOT_WRITE = 74  # of the agent: its own file cannot be written, which says nothing of the target
 FILE_LIMIT = 73  # of the agent: its own file would be larger than RLIMIT_FSIZE allows
+NO_ROOM = (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)  # for one more process
 TOO_OLD = 79  # exit status of the agent below Python 3.8, together with its line on stderr
 
 
@@ -143,6 +146,8 @@ class Ended:
     @property
     def death(self) -> str:
         """How it ended by itself, in words."""
+        if self.code is None:
+            return "ended, and how is not known (SIGCHLD is ignored)"
         return f"died with {self.signal}" if self.signal else f"ended with exit code {self.code}"
 
 
@@ -192,7 +197,8 @@ def start_agent(
             )
         except OSError as error:
             what = error.filename if error.filename not in (None, target.executable) else ""  # /dev/null, the working folder
-            raise UsageError(f"{target.executable}: cannot be started: {f'{what}: ' if what else ''}{error.strerror}") from None
+            kind = MachineFault if what or error.errno in NO_ROOM else UsageError
+            raise kind(f"{target.executable}: cannot be started: {f'{what}: ' if what else ''}{error.strerror}") from None
     bound(process)
     return process
 
@@ -253,18 +259,25 @@ def _finish(running: Running, tick: Callable[[str], None] | None) -> Ended:
         # Without a progress line nothing needs waking us but the end and the deadlines; the step may change unseen meanwhile.
         if _wait(running, min(max(left, 0.0), 0.25 if tick else 2.0)):
             break
-    kill_group(running.process)
+    said = tail(os.path.join(running.folder, "agent.err"), 8000)  # a tracker of shared memory adds its own words when it ends
+    end_group(running.process)
     _read_lines(running)
     return Ended(
         tuple(running.lines),
-        running.process.returncode if not running.ended_because else None,
+        _exit_code(running),
         running.ended_because,
-        tail(os.path.join(running.folder, "agent.err"), 8000),
+        said,
         tail(os.path.join(running.folder, "agent.stack"), 16000),
         time.monotonic() - began,
         time.monotonic(),
         watch.activity() if watch and running.ended_because else None,
     )
+
+
+def _exit_code(running: Running) -> int | None:
+    """None where we ended it, or cannot know: subprocess takes a child that somebody else has reaped for one that ended well."""
+    code: int | None = running.process.returncode
+    return None if running.ended_because or (code == 0 and statuses_are_lost()) else code
 
 
 def _wait(running: Running, seconds: float) -> bool:
@@ -285,7 +298,7 @@ def bound_output(folder: str) -> None:
 
 def end(running: Running) -> None:
     """Make sure that nothing of the agent is left, whatever way the caller goes."""
-    kill_group(running.process)
+    end_group(running.process)
     _untie(running.ties)
 
 
@@ -362,7 +375,7 @@ def is_gone(folder: str) -> bool:
 def require_folder(running: Running, ended: Ended) -> None:
     """UsageError if our folder went before the agent was done: what it met then says nothing of the target."""
     if not (ended.finished and ended.section("python")) and is_gone(running.folder):
-        raise UsageError(
+        raise MachineFault(
             f"{running.folder}, where the check keeps its files, was removed meanwhile: by what clears {os.path.dirname(running.folder)}"
             " of old files, or by something that torch imports"
         )
@@ -379,14 +392,14 @@ def require_answer(ended: Ended, target: Target) -> None:
     if "-X is reserved" in ended.stderr:  # Python 2.7 refuses our flags before it reads a line of ours
         raise UsageError(f"{target.executable}: Python 2 is too old, 3.8 or newer is needed")
     if ended.code == FILE_LIMIT:
-        raise UsageError("no file may be written here: the limit of their size (ulimit -f, RLIMIT_FSIZE) is reached")
+        raise MachineFault("no file may be written here: the limit of their size (ulimit -f, RLIMIT_FSIZE) is reached")
     if ended.code == CANNOT_WRITE:
-        raise UsageError(f"the temporary folder cannot be written{last}")
+        raise MachineFault(f"the temporary folder cannot be written{last}")
     if ended.ended_because:
-        raise UsageError(f"{target.executable}: did not start within {ended.seconds:.0f} s{last}")
+        raise MachineFault(f"{target.executable}: did not start within {ended.seconds:.0f} s{last}")
     if ended.code in (126, 127) and said:  # of a shell: a shim of pyenv or asdf, a wrapper whose interpreter is gone. It says why first.
         paragraphs = (" ".join(one.split()) for one in ended.stderr.partition("Note:")[0].split("\n\n"))
         words = "; ".join(one for one in paragraphs if one)
         raise UsageError(f"{target.executable}: starts no Python: {one_line(words, 300)}")
-    how = f"died with {ended.signal}" if ended.signal else f"ended with exit code {ended.code} and no answer"
+    how = ended.death if ended.signal or ended.code is None else f"{ended.death} and no answer"
     raise UsageError(f"{target.executable}: is not a usable Python interpreter, it {how}{last}")

@@ -287,10 +287,10 @@ def _death_at_import(ended: Ended) -> dict[str, Any]:
         if ended.activity:
             failure |= ended.activity.facts()
         return {"import_status": "timeout", "import_seconds": ended.seconds, "import_failure": failure}
-    if ended.signal:
+    if ended.signal or ended.code is None:
         return {
             "import_status": "crashed",
-            "import_failure": {**failure, "signal": ended.signal, "text": f"the interpreter died with {ended.signal}"},
+            "import_failure": {**failure, "signal": ended.signal, "text": f"the interpreter {ended.death}"},
         }
     if ended.code == FILE_LIMIT:
         text = "no file may grow any more: the limit of their size (RLIMIT_FSIZE, ulimit -f) is reached, which was not so before the import"

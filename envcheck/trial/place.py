@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import tempfile
 import time
 
 from envcheck.facts.record import record
+from envcheck.host.plain_files import descriptor, make_folders, temporary_folder
 from envcheck.trial.interruption import Interruption
 
 PREFIX = "envcheck-try-"
@@ -27,7 +27,7 @@ class Place:
 
 def find_place(cache: str | None) -> Place | None:
     """The temporary folder if it is on the cache's file system, else the folder that holds the cache, else the one with most room."""
-    candidates = [tempfile.gettempdir()]
+    candidates = [temporary_folder()]
     if cache:
         candidates.append(_existing(os.path.dirname(os.path.abspath(cache))))
     device = _device(_existing(cache)) if cache else None
@@ -91,9 +91,10 @@ class Throwaway:
     def make(self) -> None:
         """OSError if it cannot be made (a full disk)."""
         os.mkdir(self.path, 0o700)
-        self._lock = os.open(os.path.join(self.path, LOCK), os.O_RDWR | os.O_CREAT, 0o600)
+        os.chmod(self.path, 0o700)
+        self._lock = descriptor(os.path.join(self.path, LOCK), os.O_RDWR | os.O_CREAT)
         locked(self._lock)
-        os.mkdir(os.path.join(self.path, "tmp"))
+        make_folders(os.path.join(self.path, "tmp"))
 
     def folder(self, name: str) -> str:
         return os.path.join(self.path, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import platform
@@ -49,6 +50,48 @@ def test_in_the_private_folder(name: str, how: str, tmp_path: Path) -> None:
     assert time.monotonic() - began < SOON
     assert seen.ended.code == 3 and mine.read_text() == "KEPT"
     assert "KEPT" not in seen.ended.stderr + seen.ended.stack
+
+
+def without_roots_rights() -> None:
+    """A root whose own files are closed to him where their mode says so, as they are to everybody else."""
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        ctypes.CDLL(None).prctl(24, capability)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.parametrize("mask", [0o777, 0o177], ids=oct)
+def test_a_umask_that_takes_files_from_their_owner(mask: int, tmp_path: Path) -> None:
+    body = "import os\nos.mkdir(os.path.join(os.environ['TMPDIR'], 'made'))\nos.chmod(os.path.join(os.environ['TMPDIR'], 'made'), 0)\n1/0"
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        environment = {**os.environ, "TMPDIR": folder, "PYTHONPATH": f"{fake_torch(tmp_path / 'site', body)}:{FAULTS.parents[1]}"}
+        words = [sys.executable, "-m", "envcheck", "--json", "--evidence", f"{folder}/a/b"]
+        done = subprocess.run(
+            words,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=2 * SOON,
+            umask=mask,
+            preexec_fn=without_roots_rights,
+            check=False,
+        )
+        assert "ZeroDivisionError" in done.stdout and "evidence kept" in done.stderr, done.stdout + done.stderr
+        assert os.listdir(folder) == ["a"]
+
+
+SHARES = """
+import os, time
+from multiprocessing import shared_memory
+kept = shared_memory.SharedMemory({name!r}, create=True, size=1 << 16)
+{how}
+"""
+
+
+@pytest.mark.parametrize("how", ["1/0", "os.abort()", "os.fork() or time.sleep(600)\ntime.sleep(600)"], ids=["fails", "dies", "hangs"])
+def test_shared_memory_that_an_import_leaves_is_removed_by_its_own_keeper(how: str, tmp_path: Path) -> None:
+    """multiprocessing's resource tracker does so when everybody else has ended; killed with them it did not."""
+    name = f"envcheck-test-{os.getpid()}-{len(how)}"
+    seen = examine(path=fake_torch(tmp_path / "site", SHARES.format(name=name, how=how)), budget=Budget(3))
+    assert not os.path.exists(f"/dev/shm/{name}") and "resource_tracker" not in seen.ended.stderr
 
 
 REMOVE = """

@@ -9,10 +9,13 @@ import json
 import os
 import re
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +26,7 @@ from patients import HERE, all_gone, fake_torch, leaves_a_daemon, needs_torch, p
 from envcheck import cli
 from envcheck.cli import main
 from envcheck.commands import COMMANDS
+from envcheck.commands.output import _write_all
 from envcheck.options import command_parser
 from envcheck.render import FORMATS
 from envcheck.render.styled import width_of
@@ -254,6 +258,70 @@ def test_a_reader_that_goes_away() -> None:
     process.stderr.close()
 
 
+def test_a_reader_that_resets_its_socket() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        with socket.create_connection(listener.getsockname()) as ours:
+            theirs, _ = listener.accept()
+            theirs.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            theirs.close()
+            words = [sys.executable, "-m", "envcheck", "explain", "driver-too-old"]
+            done = subprocess.run(words, stdout=ours, stderr=subprocess.PIPE, text=True, cwd=ROOT, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of descriptors")
+def test_a_pipe_with_a_high_number_is_waited_for() -> None:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if before[1] < 1200:
+        pytest.skip("no descriptor above 1023 is granted here")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1200, before[1]))
+    receive, send = os.pipe()
+    text = b"x" * 300_000
+
+    def write() -> None:
+        try:
+            _write_all(1100, text, 60.0)
+        finally:
+            os.close(1100)
+
+    try:
+        os.dup2(send, 1100)
+        os.set_blocking(1100, False)
+        os.close(send)
+        with ThreadPoolExecutor(1) as pool, open(receive, "rb") as reader:
+            writing = pool.submit(write)
+            assert reader.read() == text, writing.exception()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_what_measures_the_users_memory_is_off() -> None:
+    words = [sys.executable, "-X", "tracemalloc", "-c"]
+    program = "import sys, tracemalloc; from envcheck.cli import main; main(); sys.exit(3 if tracemalloc.is_tracing() else 0)"
+    assert subprocess.run([*words, program, "--version"], cwd=ROOT, stdout=subprocess.DEVNULL, timeout=60, check=False).returncode == 0
+
+
+def test_a_crash_under_a_caller_that_ignores_sigchld(tmp_path: Path) -> None:
+    """The kernel tells nobody then how a child has ended; a command undoes that, in a program's own process it is said."""
+    site = fake_torch(tmp_path / "site", "import os\nos.abort()")
+    environment = {**os.environ, "PYTHONPATH": f"{site}:{ROOT}"}
+    ignoring = "import signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+    command = (
+        ignoring + "from envcheck.cli import main; code = main(); assert signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN; sys.exit(code)"
+    )
+    own = ignoring + "import envcheck; print(envcheck.check(live='off').to_json())"
+    for program, said in ((command, "died with SIGABRT"), (own, "how is not known (SIGCHLD is ignored)")):
+        words = [sys.executable, "-c", program, "--json", "--live", "off"]
+        done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert json.loads(done.stdout)["facts"]["torch"]["import_failure"]["text"] == f"the interpreter {said}".replace(
+            "er how", "er ended, and how"
+        ), done.stderr
+
+
 @pytest.mark.parametrize(
     ("program", "code"), [("raise SystemExit(7)", 7), ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137), ("", 0)]
 )
@@ -271,6 +339,21 @@ def test_run_names_the_cause(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert words in done.stderr and "numpy-abi" in done.stderr
+
+
+def test_what_the_machine_refuses_to_a_check_keeps_no_command_from_starting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Neither a file system without a place to write to nor a /dev without null; a wrong flag does."""
+
+    def refuse(*_: object, **__: object) -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    words = ["run", "--static", "-o", str(tmp_path / "report.json"), "--", "sh", "-c", "echo started; exit 4"]
+    assert main(words) == 4 and main([*words[:2], "--python", "/nonexistent", *words[4:]]) == 2
+    out, said = capfd.readouterr()
+    assert out == "started\n" and "nothing was checked: no folder for temporary files" in said and "bug" not in said
 
 
 def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.MonkeyPatch) -> None:

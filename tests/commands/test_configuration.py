@@ -22,6 +22,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.record import replace
 from envcheck.facts.settings import Configuration
 from envcheck.facts.snapshot import ExpectationsFacts
+from envcheck.host.ownership import foreign_environment
 from envcheck.options import parse
 from envcheck.render import render
 from envcheck.target.interpreter import choose
@@ -224,6 +225,46 @@ def test_rules_that_others_can_change_are_not_roots(here: Path, change: str) -> 
 
 
 @as_root
+@pytest.mark.parametrize("how", ["linked", "link of theirs", "link to nothing", "late"])
+def test_rules_behind_links_and_in_the_last_of_many_folders(here: Path, tmp_path: Path, how: str) -> None:
+    put(here, 'rules = ["rules"]\n')
+    (here / "rules").mkdir()
+    family = here / "rules" / "limits"
+    if how == "late":  # more folders than were once looked at
+        for number in range(150):
+            (here / "rules" / f"d{number}").mkdir()
+        changed = put(family, "", "theirs.toml")
+    else:
+        (tmp_path / "open" / "way").mkdir(parents=True)
+        changed = put(tmp_path / "open" / "behind", "", "theirs.toml")
+        (tmp_path / "open" / "way" / "link").symlink_to(changed.parent)
+        family.symlink_to(
+            {"linked": changed.parent, "link of theirs": tmp_path / "open" / "way" / "link"}.get(how, tmp_path / "open" / "no")
+        )
+    assert parse([]).site == [str(here / "rules")]
+    if how == "link of theirs":
+        changed = tmp_path / "open" / "way" / "link"
+    elif how == "link to nothing":
+        changed = tmp_path / "open"
+    os.chown(changed, NOBODY, NOBODY, follow_symlinks=False)
+    args = parse([])
+    assert args.site == [] and "belongs to nobody (uid 65534)" in args.configuration.passed_over[0]
+    if how == "linked":
+        os.chown(changed, 0, 0)
+        (tmp_path / "open").chmod(0o777)
+        assert args.site == [] and f"others can write to {tmp_path}/open" in parse([]).configuration.passed_over[0]
+
+
+@as_root
+def test_a_way_that_leads_through_a_folder_of_somebody_else(here: Path, tmp_path: Path) -> None:
+    path = put(here)
+    os.chown(here.parent, NOBODY, NOBODY)  # who can put another folder in the place of this one
+    assert found() == (None, {}, [f"{here.parent} belongs to nobody (uid 65534)"])
+    os.chown(here.parent, 0, 0)
+    assert found() == (str(path), {"timeout": 77}, [])
+
+
+@as_root
 def test_what_is_read_is_what_is_judged(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted file that gives way to one of ours as soon as it is open: the open one counts."""
     planted, ours = put(here, "timeout = 5\n"), put(here, name="ours")
@@ -288,7 +329,6 @@ def test_an_environment_of_another_user_is_not_started(here: Path, tmp_path: Pat
     packages.mkdir(parents=True)
     if whose == "link":
         (here / ".venv").symlink_to(venv)
-    os.chown(venv / "bin" / "python.real", 4242, 4242)  # an interpreter that others have installed is none of our business
     path = {"PATH": str(python.parent)}
     assert choose(None, path).executable == str(here / ".venv" / "bin" / "python")
     parts = {"folder": venv, "bin": venv / "bin", "python": venv / "bin" / "python", "link": here / ".venv"}
@@ -302,6 +342,33 @@ def test_an_environment_of_another_user_is_not_started(here: Path, tmp_path: Pat
     with pytest.raises(UsageError, match=r"no environment to examine.*was passed over: it belongs to nobody"):
         choose(None, {"HOME": str(tmp_path), "PYENV_ROOT": str(tmp_path)})
     assert choose(".venv", path).executable == str(here / ".venv" / "bin" / "python"), "the user's own word"
+
+
+@as_root
+@pytest.mark.parametrize("whose", ["interpreter", "pth", "module", "file far below", "folder of a pth", "open lib", "open python3.11"])
+def test_root_looks_at_each_file_of_an_environment(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whose: str) -> None:
+    venv, away = here / ".venv", tmp_path / "away"
+    real = put(away / "bin", "", "python3.11")
+    put(venv / "bin", "", "activate")
+    (venv / "bin" / "python").symlink_to(real)
+    packages = venv / "lib" / "python3.11" / "site-packages"
+    module = put(packages / "torch" / "nn" / "modules", "", "linear.py")
+    pth = put(packages, f"# ours\nimport site\n{away / 'editable'}\n", "e.pth")
+    put(away / "editable", "", "x.py")
+    (venv / "lib64").symlink_to("lib")
+    put(venv, "home = /usr/bin\n", "pyvenv.cfg")
+    put(venv, "", ".lock").chmod(0o666)  # as uv makes it
+    python = str(venv / "bin" / "python")
+    assert foreign_environment(".venv", python) is None
+    if whose.startswith("open"):
+        {"open lib": venv / "lib", "open python3.11": packages.parent}[whose].chmod(0o777)
+    else:
+        parts = {"interpreter": real, "pth": pth, "module": packages / "torch", "file far below": module}
+        os.chown(parts.get(whose, away / "editable"), NOBODY, NOBODY)
+    reason = foreign_environment(".venv", python) or ""
+    assert ("others can write to it" if whose.startswith("open") else "belongs to nobody (uid 65534)") in reason
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY if whose != "interpreter" else 1)
+    assert whose.startswith("open") or foreign_environment(".venv", python) is None, "a user's own files, and his team's Python"
 
 
 @as_root

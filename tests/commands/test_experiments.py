@@ -197,6 +197,9 @@ RUNS: list[tuple[str, str, str]] = [
     ("a full TMPDIR",
      "unshare -m sh -c 'exit 0' || exit 99; unshare -m sh -c 'mount -t tmpfs -o size=4k none $TMPDIR; head -c 4096 /dev/zero"
      f" > $TMPDIR/x; {R} echo ok; echo $?'", "ok\n0"),
+    ("nothing can be written",
+     "unshare -m sh -c 'exit 0' || exit 99; unshare -m sh -c 'mount --make-rprivate /; mount -o remount,ro,bind /;"
+     " mount -t tmpfs -o ro none /dev/shm; $E run --static -- sh -c \"echo ok; exit 4\"; echo $?'", "ok\n4"),
     ("umask 777", f"umask 777; {R} sh -c 'echo ok'; echo $?", "ok\n0"),
     ("within another", f"{R} {R} sh -c 'exit 7'; echo $?", "7"),
     ("stderr closed", f"{R} sh -c 'echo ok; exit 4' 2>&-; echo $?", "ok\n4"),

@@ -8,16 +8,25 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from patients import SOON
 
+from envcheck.collect import private_folder
+from envcheck.commands.check import _check_output
+from envcheck.errors import UsageError
 from envcheck.facts.snapshot import SystemFacts
-from envcheck.host import access
+from envcheck.host import access, plain_files
 from envcheck.host.access import RealHost, run_command
+from envcheck.options import parse
 from envcheck.probes.system import probe
+from envcheck.target.interpreter import choose
 
 PATH = os.environ["PATH"]
 
@@ -58,6 +67,47 @@ def test_root_runs_no_program_out_of_a_folder_of_everybody(tmp_path: Path, monke
     assert isinstance(ours, SystemFacts) and ours.path_left_out == ()
     nothing_left = RealHost({"PATH": f".:{tmp_path}/scratch"})
     assert nothing_left.which("nvidia-smi") is None and nothing_left.run(("nvidia-smi",), timeout=10).not_found
+
+
+@pytest.fixture
+def dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A mount whose server is gone: each question about it waits. A question that nobody may wait for fails the test instead."""
+    folder, asked, end = tmp_path / "dead", os.stat, threading.Event()
+
+    def stat(path: Any, *rest: Any, **more: Any) -> os.stat_result:
+        if str(path).startswith(str(folder)):
+            assert threading.current_thread().name == "answers", "the whole check would wait here"
+            end.wait()
+        return asked(path, *rest, **more)
+
+    monkeypatch.setattr(os, "stat", stat)
+    monkeypatch.setattr(plain_files, "ANSWER_SECONDS", 0.05)
+    yield folder
+    end.set()
+
+
+def test_a_mount_that_does_not_answer_is_not_waited_for(dead: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0, raising=False)
+    host = RealHost({"PATH": f"{dead}/bin:/usr/bin"})
+    assert host.env["PATH"] == "/usr/bin" and "path_left_out" not in host.platform()
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setenv("TMPDIR", str(dead))
+    assert not private_folder_removed().startswith(str(dead))
+    with pytest.raises(UsageError, match="does not answer"):
+        choose(f"{dead}/bin/python", {})
+    with pytest.raises(UsageError, match="does not answer"):
+        _check_output(parse(["-o", f"{dead}/report.html"]))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    (tmp_path / "uv-receipt.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="no environment to examine"):
+        choose(None, {"VIRTUAL_ENV": f"{dead}/venv", "PATH": f"{dead}/bin", "HOME": str(tmp_path), "PYENV_ROOT": f"{dead}/pyenv"})
+
+
+def private_folder_removed() -> str:
+    folder = private_folder()
+    os.rmdir(folder)
+    return folder
 
 
 @pytest.mark.skipif(not hasattr(select, "poll"), reason="pipes are waited for")
