@@ -1,4 +1,4 @@
-"""The one exception that reaches `cli.main`, and what its messages propose."""
+"""The exceptions that reach `cli.main`, and what their messages propose."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from collections.abc import Iterable
 
 class UsageError(Exception):
     """What the user asked for cannot be done; the message is one line and ends up on stderr with exit 2."""
+
+
+class EndedBySignal(Exception):
+    """A command of the user's was: we end by the same signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 MEANT = {"cn": "zh", "chinese": "zh", "mandarin": "zh", "中文": "zh"}  # names of what is known under another word
