@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import platform
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from envcheck.facts.record import record
 
 FIRST_MS, LAST_MS = 20, 500  # between two looks, where keys wait for somebody else
+SHARE = 20  # and this many times as long as a look took: a job may have thousands of threads
 MOST_PROCESSES = 512
 MOST_FILES = 1024  # that one call waits for
 _READ, _POLL, _SELECT, _EPOLL = "read", "poll", "select", "epoll"
@@ -38,8 +40,9 @@ def serve(screen: Served, command: int, ended: int) -> None:
     """Until the descriptor `ended` hangs up."""
     calls = _CALLS.get(platform.machine())
     try:
+        os.tcgetpgrp(screen.terminal)  # it is the one that controls us
         # Opened anew: a read that comes too late must not wait, and the flag of ours is that of all who share the terminal.
-        keys = os.open(f"/proc/self/fd/{screen.terminal}", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        keys = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)  # also that of another user (su)
     except OSError:
         return
     try:
@@ -57,9 +60,10 @@ def _serve(screen: Served, command: int, ended: int, keys: int, calls: dict[int,
     for poller in (wait, end):
         poller.register(ended, 0)
     while dict(wait.poll()) == {keys: select.POLLIN}:
+        began = time.monotonic()
         moved = any(_waits(pid, screen.place, calls) for pid in _family(command)) and _move(keys, screen)
         pause = FIRST_MS if moved else min(2 * pause, LAST_MS)
-        if end.poll(pause):
+        if end.poll(max(pause, SHARE * 1000 * (time.monotonic() - began))):
             return
 
 
