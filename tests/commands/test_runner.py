@@ -297,7 +297,11 @@ def test_who_stops_and_continues_the_command_alone_finds_us_with_it(start: Calla
     pid = int(line_of(process))
     assert line_of(process) == "ready"
     os.kill(pid, signal.SIGSTOP)
-    assert os.WSTOPSIG(os.waitpid(process.pid, os.WUNTRACED)[1]) == signal.SIGSTOP, "so whoever started us sees that it stands"
+    found, status, deadline = 0, 0, time.monotonic() + SECONDS
+    while not found and time.monotonic() < deadline:
+        found, status = os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)
+        time.sleep(0.01)
+    assert found and os.WSTOPSIG(status) == signal.SIGSTOP, "so whoever started us sees that it stands"
     os.kill(pid, signal.SIGCONT)
     assert line_of(process) == f"got {signal.SIGCONT.value}"
     os.kill(process.pid, FENCE)
