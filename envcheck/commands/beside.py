@@ -128,7 +128,7 @@ class Witness:
     def end(self) -> None:
         self._gone()
         os.close(self._hold)
-        ended(self._pid)
+        end(self._pid)
 
 
 class Waker:
@@ -136,42 +136,43 @@ class Waker:
 
     def __init__(self, command: int) -> None:
         us = os.getpid()
+        self._told, tell = os.pipe()
         self._pid = fork() if sys.platform == "linux" else 1
         if self._pid == 0:
-            self._watch(command, us)
+            self._watch(command, us, tell)
+        os.close(tell)
 
     @staticmethod
-    def _watch(command: int, us: int) -> None:
-        code = 0
+    def _watch(command: int, us: int, tell: int) -> None:
         try:
             signal.set_wakeup_fd(-1)
-            keep_only(())
-            while os.getppid() == us and not code:
+            keep_only((tell,))
+            while os.getppid() == us:
                 time.sleep(LOOK_SECONDS)
                 if stopped(command):
                     continue
                 time.sleep(LOOK_SECONDS)  # whoever continues the whole group has done so then
                 if stopped(us):
-                    code = 1
+                    os.write(tell, b"1")  # before, for we may be ended at once
                     os.kill(us, signal.SIGCONT)
+                    break
         finally:
-            os._exit(code)
+            os._exit(0)
 
     def end(self) -> bool:
         """Whether it was this that continued us."""
-        return ended(self._pid) == 1
+        end(self._pid)
+        told = os.read(self._told, 1)
+        os.close(self._told)
+        return bool(told)
 
 
-def ended(pid: int) -> int | None:
-    """The exit code of a child of ours, which is killed if it has not ended. 1 is what `fork` says of none."""
-    if pid == 1:
-        return None
-    with suppress(OSError):
-        os.kill(pid, signal.SIGKILL)
-    try:
-        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    except OSError:  # the caller ignores SIGCHLD
-        return None
+def end(pid: int) -> None:
+    """A child of ours. 1 is what `fork` says of none."""
+    if pid != 1:
+        with suppress(OSError):  # the caller ignores SIGCHLD
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def asked(question: Callable[[], str], seconds: float) -> str | None:
