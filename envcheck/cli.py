@@ -10,6 +10,7 @@ _LIBRARY = os.path.dirname(os.__file__)
 _OWN = [one for one in sys.path if (os.path.dirname(one) == _LIBRARY and os.path.basename(one) == "lib-dynload") or one == _LIBRARY]
 sys.path[:] = [*_OWN, *(one for one in sys.path if one not in _OWN)]
 
+import atexit  # noqa: E402
 import errno  # noqa: E402
 from collections.abc import Iterator, Sequence  # noqa: E402
 from contextlib import contextmanager  # noqa: E402
@@ -30,12 +31,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"envcheck: {other}", file=sys.stderr)
         return EXIT_USAGE
     from envcheck.commands.output import drop_stdout, put, take_every_character, unfailing
-    from envcheck.errors import UsageError
+    from envcheck.errors import EndedBySignal, UsageError
     from envcheck.host import orphans
 
     orphans.own_process = argv is None  # a program that calls this has children of its own
     if argv is None:
         _measure_nothing()
+        atexit.register(_end_by_signal)  # the first, and so the last that is called
         sys.stderr = unfailing(sys.stderr)
     for stream in (sys.stdout, sys.stderr):
         take_every_character(stream)
@@ -48,8 +50,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"envcheck: {said_of(str(error))}", file=sys.stderr)
         return EXIT_USAGE
+    except EndedBySignal as error:
+        _ends_by.append(error.number)
+        return 128 + error.number
     except KeyboardInterrupt:
         print("envcheck: interrupted", file=sys.stderr)
+        _ends_by.append(EXIT_INTERRUPTED - 128)
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader is gone (`| head`); what is left unsaid must not become a traceback when Python flushes at exit.
@@ -71,6 +77,22 @@ def _measure_nothing() -> None:
         tracemalloc.stop()
 
 
+_ends_by: list[int] = []  # the signal that ended a command or a check
+
+
+def _end_by_signal() -> None:
+    """A shell tells a script's Ctrl-C from an exit code by how we end, and others what became of the command."""
+    if _ends_by and os.name == "posix":
+        from envcheck.commands.signals import end_by
+
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except (OSError, ValueError):
+                continue
+        end_by(_ends_by[-1])
+
+
 def _namesake() -> str | None:
     """PyPI has another tool whose distribution, package and command are all called envcheck: whose files are whose is then chance."""
     here = os.path.dirname(os.path.abspath(__file__))
@@ -90,7 +112,6 @@ def _namesake() -> str | None:
 
 
 def _dispatch(words: list[str]) -> int:
-    import atexit
     import gc
 
     if words in (["--version"], ["-V"]):

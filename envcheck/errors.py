@@ -1,4 +1,4 @@
-"""The one exception that reaches `cli.main`, and what its messages propose."""
+"""The exceptions that reach `cli.main`, and what their messages propose."""
 
 from __future__ import annotations
 
@@ -11,6 +11,14 @@ class UsageError(Exception):
 
 class MachineFault(UsageError):
     """What the machine refuses to the check, whoever asked for what: no reason for `envcheck run` not to start a command."""
+
+
+class EndedBySignal(Exception):
+    """A command of the user's was: we end by the same signal."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 MEANT = {"cn": "zh", "chinese": "zh", "mandarin": "zh", "中文": "zh"}  # names of what is known under another word

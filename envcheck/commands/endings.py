@@ -8,8 +8,9 @@ import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from envcheck.commands.beside import asked
 from envcheck.commands.kernel_word import KernelWord
-from envcheck.facts.printable import one_line
+from envcheck.facts.printable import one_line, visible
 from envcheck.facts.record import record
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV = 132, 134, 135, 136, 137, 139  # as exit codes
 CRASHES = (SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV)
 TAIL = 1 << 18  # characters of the output in which the last error is looked for
+ROOM_SECONDS = 3.0  # for what file systems say of themselves
 WORTH_NAMING = 256 << 20  # bytes of memory that a process held
 
 _NO_SPACE = re.compile(r"No space left on device(?:: '([^'\n]{1,400})')?")
@@ -92,7 +94,10 @@ def _crashed(code: int, text: str, argv: Sequence[str], kernel: KernelWord) -> C
         ended = "it ended itself, after an assertion, a C++ exception that nobody caught or a damaged heap: see its last lines"
         lines.append(ended if code == SIGABRT else "native code crashed; no Python exception can say where")
     if not _FRAME.search(text) and os.path.basename(argv[0]).startswith(("python", "torchrun", "accelerate", "deepspeed")):
-        lines.append(f"to see which Python line it was: PYTHONFAULTHANDLER=1 {shlex.join(argv)}")
+        again = f"PYTHONFAULTHANDLER=1 {shlex.join(argv)}"
+        if visible(again) != again:  # a tab, a secret: it would not be what was run
+            again = "the same command with PYTHONFAULTHANDLER=1 before it"
+        lines.append(f"to see which Python line it was: {again}")
     return Cause("", tuple(lines))
 
 
@@ -106,16 +111,23 @@ def _no_space(text: str) -> Cause | None:
     last = next(iter(list(_NO_SPACE.finditer(text))[-1:]), None)
     if last is None:
         return None
-    if last[1]:
-        lines = [_room(last[1])]
+    told = asked(lambda: "\n".join(_rooms(last[1], text)), ROOM_SECONDS)
+    if told is None:
+        lines = [f"what is free there was not told within {ROOM_SECONDS:.0f} s: a file system that does not answer"]
     else:
-        full = {place: line for place in _mounts() if (line := _room(place, only_if_full=True))}
-        named = [place for place in full if place != "/" and f"{place}/" in text]
-        lines = list(dict.fromkeys([full[place] for place in named] or full.values()))[:4]
-    lines = [line for line in lines if line] or ["no file system is full now: a quota, a file that is gone again, or a network file system"]
+        lines = told.splitlines() or ["no file system is full now: a quota, a file that is gone again, or a network file system"]
     return Cause(
         "No space left", (*lines, "what helps: remove what is not needed there, or write elsewhere (TMPDIR, HF_HOME, the output folder)")
     )
+
+
+def _rooms(place: str | None, text: str) -> list[str]:
+    """What is left there, or on what is full of all that can be written, foremost what the text names."""
+    if place:
+        return [line for line in [_room(place)] if line]
+    full = {mount: line for mount in _mounts() if (line := _room(mount, only_if_full=True))}
+    named = [mount for mount in full if mount != "/" and f"{mount}/" in text]
+    return list(dict.fromkeys([full[mount] for mount in named] or full.values()))[:4]
 
 
 _LOCAL = frozenset(("btrfs", "ext2", "ext3", "ext4", "f2fs", "fuse.fuse-overlayfs", "overlay", "tmpfs", "xfs", "zfs"))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+Started = TypeVar("Started")
 CANNOT_EXECUTE, NOT_FOUND = 126, 127  # as in a shell
+_GO_ON = frozenset((errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ESTALE, errno.ENODEV, errno.ETIMEDOUT))  # as execvp(3)
 
 
 def hand_over(argv: Sequence[str]) -> int:
@@ -17,17 +19,34 @@ def hand_over(argv: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     _signals_as_for_a_new_program()
+    environment = environment_as_given()
     try:
-        os.execvpe(argv[0], list(argv), environment_as_given())  # noqa: S606
+        first_that_starts(argv, lambda program, words: os.execve(program, list(words), environment))  # noqa: S606
     except OSError as error:
-        script = shutil.which(argv[0])
-        if error.errno == errno.ENOEXEC and script:  # a script without #!, as execvp(3) and every shell take it
-            os.execve("/bin/sh", ["/bin/sh", script, *argv[1:]], environment_as_given())  # noqa: S606
         missing = isinstance(error, FileNotFoundError)
         from envcheck.facts.printable import visible
 
         print(visible(f"envcheck: {argv[0]}: {'command not found' if missing else error.strerror}"), file=sys.stderr)
         return NOT_FOUND if missing else CANNOT_EXECUTE
+
+
+def first_that_starts(argv: Sequence[str], start: Callable[[str, Sequence[str]], Started]) -> Started:
+    """Start what execvp(3) and every shell would: the first of that name on PATH, and a script without #! by the shell."""
+    refused: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for folder in [""] if os.sep in argv[0] else os.get_exec_path():
+        program = argv[0] if os.sep in argv[0] else os.path.join(folder or os.curdir, argv[0])
+        if not os.path.exists(program):
+            continue
+        try:
+            return start(program, argv)
+        except OSError as error:
+            if error.errno == errno.ENOEXEC:
+                return start("/bin/sh", ["/bin/sh", program, *argv[1:]])
+            if error.errno not in _GO_ON:
+                raise
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                refused = error
+    raise refused
 
 
 def _signals_as_for_a_new_program() -> None:

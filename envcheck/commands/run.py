@@ -17,11 +17,11 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_as_given, hand_over
+from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_as_given, first_that_starts, hand_over
 from envcheck.commands.kernel_word import KernelWord
 from envcheck.commands.mistyped import meant
 from envcheck.commands.streams import say
-from envcheck.errors import MachineFault, UsageError
+from envcheck.errors import EndedBySignal, MachineFault, UsageError
 from envcheck.facts.printable import visible
 from envcheck.facts.record import record, replace
 
@@ -38,6 +38,7 @@ class CommandEnd:
     """How CMD came to its end."""
 
     code: int  # 128 + N if signal N ended it
+    number: int  # of that signal, or 0
     output: bytes  # the beginning and the end of what it wrote
     asked: bool = False  # somebody sent a signal that ends programs, or reads its output no longer
     kernel: KernelWord = KernelWord()
@@ -62,7 +63,7 @@ def execute(args: argparse.Namespace) -> int:
         return report.exit_code
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if os.name == "posix" else set()
     try:
-        ended = run_and_keep(args.argv)
+        ended = run_and_keep(args.argv, [path for path in (args.output, *(path for _, path in args.documents)) if path])
     except OSError as error:
         if os.name != "posix" or error.errno not in REFUSED_TO_US:
             return _not_started(args, error, report)
@@ -74,6 +75,8 @@ def execute(args: argparse.Namespace) -> int:
             _explain(ended, report, args, by)
         except Exception as error:  # noqa: BLE001  # CMD's exit code is kept whatever becomes of our explanation
             say(visible(f"envcheck: no diagnosis: {type(error).__name__}: {error}; this is a bug of envcheck\n"))
+    if ended.number:
+        raise EndedBySignal(ended.number)
     return ended.code
 
 
@@ -149,10 +152,10 @@ def _save(report: Report, args: argparse.Namespace) -> None:
         say(visible(f"envcheck: {error}\n"))
 
 
-def run_and_keep(argv: Sequence[str]) -> CommandEnd:
-    """Run argv in our place and keep the ends of what it writes. OSError if it cannot be started."""
+def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
+    """Run argv in our place and keep the ends of what it writes; `files` are still ours. OSError if it cannot be started."""
     if os.name != "posix":  # neither pseudo-terminals nor these signals: CMD has the console, and no copy is taken
-        return CommandEnd(subprocess.call(list(argv)), b"")
+        return CommandEnd(subprocess.call(list(argv)), 0, b"")
     from envcheck.commands.kernel_word import KernelWatch
     from envcheck.commands.signals import ENDING, Signals
     from envcheck.commands.streams import Outputs
@@ -163,17 +166,16 @@ def run_and_keep(argv: Sequence[str]) -> CommandEnd:
     try:
         process = _start(argv, outputs.given, signals.as_they_were)
     except OSError:
+        outputs.handed_over()
         signals.restore()
         raise
-    finally:
-        outputs.handed_over()
-    _let_go_of_stdin()
-    process.returncode = os.waitstatus_to_exitcode(signals.pass_on(process.pid, outputs.resize))
-    code = 128 - process.returncode if process.returncode < 0 else process.returncode
-    signals.close(code)
+    outputs.started(process.pid, files)
+    status = process.returncode = os.waitstatus_to_exitcode(signals.pass_on(process.pid, outputs.resize))
+    code = 128 - status if status < 0 else status
+    signals.close(status)
     outputs.finish()
     asked = code == 128 + signal.SIGPIPE or bool(signals.met & ENDING)
-    return CommandEnd(code, outputs.bytes(), asked, watch.word(process.pid) if code else KernelWord())
+    return CommandEnd(code, max(0, -status), outputs.bytes(), asked, watch.word(process.pid) if code else KernelWord())
 
 
 def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
@@ -186,18 +188,14 @@ def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[
             os.kill(os.getpid(), signal.SIGKILL)
         prepare()
 
-    def start(words: Sequence[str]) -> subprocess.Popen[bytes]:
+    def start(program: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 on threads at a fork: ours only copy bytes
-            return subprocess.Popen(words, stdout=given[1], stderr=given[2], env=environment, close_fds=False, preexec_fn=before_exec)
+            return subprocess.Popen(
+                words, executable=program, stdout=given[1], stderr=given[2], env=environment, close_fds=False, preexec_fn=before_exec
+            )
 
-    try:
-        return start(argv)
-    except OSError as error:
-        script = shutil.which(argv[0])
-        if error.errno != errno.ENOEXEC or script is None:
-            raise
-        return start(["/bin/sh", script, *argv[1:]])  # a script without #!, as execvp(3) and every shell take it
+    return first_that_starts(argv, start)
 
 
 def _prctl() -> Callable[[], object]:
@@ -211,14 +209,6 @@ def _prctl() -> Callable[[], object]:
     except (ImportError, OSError, AttributeError):
         return int
     return lambda: prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
-
-
-def _let_go_of_stdin() -> None:
-    """Who writes into CMD's stdin shall notice when CMD closes it."""
-    if os.get_inheritable(0):
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0, inheritable=False)
-        os.close(null)
 
 
 def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace, by: RuleSession) -> None:

@@ -3,19 +3,21 @@
 The command stays in our process group, where terminals, shells and batch systems expect it. So what is sent to the group (Ctrl-C,
 `kill %1`, a job step's processes one after the other) reaches it by itself; what is sent to us alone (`kill PID`, `docker stop`) has to
 be passed on, or it would be lost. The two look alike to us. What tells them apart is a witness: an idle process beside the command
-with every signal blocked. What it was sent too stays pending there, where /proc shows it.
+that tells us what it was sent too.
 
-A stop (Ctrl-Z) is followed only once the command has stopped: it may refuse, and its output must then still pass.
+A stop is followed once the command has stopped, whoever asked for it: at Ctrl-Z it may refuse, and its output must then still pass.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import subprocess
+import sys
 import time
 from collections.abc import Callable
 from types import FrameType
+
+from envcheck.commands.beside import ONE_SECONDS, PATIENCE_SECONDS, Waker, Witness
 
 # What is about a process itself, or cannot be caught. SIGTTIN and SIGTTOU stop the whole group at once: the default is right.
 _OWN = frozenset(
@@ -26,38 +28,8 @@ _OWN = frozenset(
     )
 )  # fmt: skip
 ENDING = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT))
-PATIENCE_SECONDS = 0.2  # between the first and the last process that a sender goes through
-BURST_SECONDS = 0.5  # a witness serves for signals that follow each other so closely (SIGCONT, SIGTERM)
-
-
-class Witness:
-    """A process beside the command that blocks every signal; it ends with us, when its stdin does."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            self._process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        except OSError:  # no cat, or no process more: see `got`
-            return
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-    def got(self, number: int) -> bool:
-        """Whether this signal was sent to it as well. Without a witness: whether a terminal sent it, as far as that can be told."""
-        if self._process is not None:
-            try:
-                with open(f"/proc/{self._process.pid}/status", encoding="ascii", errors="replace") as file:
-                    pending = [int(line.split()[1], 16) for line in file if line.startswith(("SigPnd:", "ShdPnd:"))]
-                return any(one >> (number - 1) & 1 for one in pending)
-            except OSError:
-                pass
-        return number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP) and _in_the_foreground()
-
-    def end(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
+_QUEUED = getattr(signal, "SIGRTMIN", 1 << 30)  # from here on none is lost however closely they follow each other
+PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
 class Signals:
@@ -74,10 +46,12 @@ class Signals:
         for one in self._caught:
             signal.signal(one, _noted)
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._caught)
-        self._witness = Witness()
-        self._spent: float | None = None  # when the witness has to be replaced: what it got stays pending
-        self._waiting: list[tuple[int, float]] = []  # signals that it may still get, and until when
-        self._stopped = self._told_to_stop = False
+        self._witness = Witness(self._mask)
+        self._waiting: list[tuple[int, float]] = []  # signals that it may still get, and since when
+        self._shared: dict[int, float] = {}  # when we got the last of a number that it got too
+        self._stopped = 0  # the signal that stopped the command, and when
+        self._stopped_at = self._continued_by_us = 0.0
+        self._told_to_stop = False
 
     def as_they_were(self) -> None:
         """In the command's process, before it becomes the command."""
@@ -92,19 +66,25 @@ class Signals:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask - {signal.SIGCHLD})
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
+        if self._witness.told is not None:
+            poller.register(self._witness.told, select.POLLIN)
         while (status := self._look(pid)) is None:
-            if poller.poll(self._milliseconds()):
+            told = self._witness.told
+            if self._wake in dict(poller.poll(self._milliseconds())):
                 for number in os.read(self._wake, 4096):
                     self._take(number, pid, resize)
+            self._witness.listen()
+            if told is not None and self._witness.told is None:
+                poller.unregister(told)
             self._decide(pid)
         return status
 
-    def close(self, code: int) -> None:
-        """The command has ended with this code. What would end us now does so with the same; other signals have lost their meaning."""
+    def close(self, status: int) -> None:
+        """The command has ended so. What would end us now does so in the same way; other signals have lost their meaning."""
         self._witness.end()
         signal.set_wakeup_fd(-1)
         for one in ENDING & self._caught:
-            signal.signal(one, lambda *_: os._exit(code))
+            signal.signal(one, lambda *_: leave(status))
         for one in {signal.SIGTSTP, signal.SIGCHLD} & self._caught:
             signal.signal(one, self._before[one])
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
@@ -118,35 +98,36 @@ class Signals:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def _take(self, number: int, pid: int, resize: Callable[[], bool]) -> None:
-        if number == signal.SIGCHLD:
+        now = time.monotonic()
+        if number == signal.SIGCHLD or (number == signal.SIGCONT and now < self._continued_by_us):
             return
         self.met.add(number)
-        if number in (signal.SIGTSTP, signal.SIGCONT):  # each takes the other back where that is pending, at the witness too
+        if number in (signal.SIGTSTP, signal.SIGCONT):  # each takes the other back where that is pending
             self._told_to_stop = number == signal.SIGTSTP
             self._waiting = [one for one in self._waiting if one[0] not in (signal.SIGTSTP, signal.SIGCONT)]
         elif number == signal.SIGWINCH and resize():
             _send(pid, number)  # once more: when its own came, its terminal had the old size
             return
-        self._waiting.append((number, time.monotonic() + PATIENCE_SECONDS))
+        self._waiting.append((number, now))
 
     def _decide(self, pid: int) -> None:
         now = time.monotonic()
         waiting, self._waiting = self._waiting, []
-        for number, until in waiting:
+        for number, since in waiting:
             if self._witness.got(number):
-                self._spent = now + BURST_SECONDS
-            elif now >= until:
+                self._shared[number] = since
+            elif now < since + PATIENCE_SECONDS:
+                self._waiting.append((number, since))
+            elif number >= _QUEUED or since > self._shared.get(number, 0.0) + ONE_SECONDS:
                 _send(pid, number)
-            else:
-                self._waiting.append((number, until))
-        if self._spent and now >= self._spent and not self._waiting:
-            old, self._witness, self._spent = self._witness, Witness(), None
-            old.end()
+                if number == signal.SIGCONT:
+                    self._witness.go_on()
 
     def _milliseconds(self) -> float | None:
-        if self._waiting:
-            return 10
-        return None if self._spent is None else max(0.0, self._spent - time.monotonic()) * 1000 + 1
+        since = [one for _, one in self._waiting]
+        if self._stopped:
+            since.append(self._stopped_at)
+        return max(0.0, min(since) + PATIENCE_SECONDS - time.monotonic()) * 1000 + 1 if since else None
 
     def _look(self, pid: int) -> int | None:
         while True:
@@ -155,13 +136,47 @@ class Signals:
                 break
             if os.WIFEXITED(status) or os.WIFSIGNALED(status):
                 return status
-            self._stopped = os.WIFSTOPPED(status)
-        if self._stopped and self._told_to_stop:
-            self._stopped = self._told_to_stop = False
-            signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGTSTP)  # returns when we are continued
-            signal.signal(signal.SIGTSTP, _noted)
+            self._stopped, self._stopped_at = os.WSTOPSIG(status) if os.WIFSTOPPED(status) else 0, time.monotonic()
+        # A terminal stops and continues us with it; we may be the first to run again. Nobody told us of a stop of its own.
+        if self._stopped and (self._told_to_stop or time.monotonic() >= self._stopped_at + PATIENCE_SECONDS):
+            self._stop(self._stopped, pid)
         return None
+
+    def _stop(self, number: int, pid: int) -> None:
+        """As the command was stopped, so that whoever started us sees it. Returns when we are continued."""
+        self._stopped, self._told_to_stop = 0, False
+        waker, before = Waker(pid), signal.getsignal(number)
+        if number != signal.SIGSTOP:
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+        if number != signal.SIGSTOP:
+            signal.signal(number, before or signal.SIG_DFL)
+        if waker.end():
+            self._continued_by_us = time.monotonic() + PATIENCE_SECONDS
+
+
+def leave(status: int) -> None:
+    """End at once, and as the command did: with this code, or by this signal if it is negative."""
+    if status < 0:
+        end_by(-status)
+    os._exit(128 - status if status < 0 else status)
+
+
+def end_by(number: int) -> None:
+    """By this signal, as a shell has to see it: a loop of its ends at Ctrl-C only then. Returns where that cannot be (process 1)."""
+    if sys.platform == "linux":
+        import ctypes
+
+        try:
+            ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)  # the core that is wanted is the command's
+        except (OSError, AttributeError):
+            return
+    try:
+        signal.signal(number, signal.SIG_DFL)
+    except (OSError, ValueError):  # SIGKILL
+        pass
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
@@ -173,11 +188,3 @@ def _send(pid: int, number: int) -> None:
         os.kill(pid, number)
     except OSError:  # it runs as somebody else (sudo)
         return
-
-
-def _in_the_foreground() -> bool:
-    try:
-        with open("/dev/tty", "rb", buffering=0) as terminal:
-            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
-    except OSError:
-        return False

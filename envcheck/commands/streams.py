@@ -1,12 +1,13 @@
 """What a command that we run gets as stdout and stderr, and the copy of it that we keep for a diagnosis.
 
 The command shall see what it would see without us, so each stream is as near to the real one as a copy allows. A file is given
-as it is and read when the command has ended; a device (/dev/null) or a closed descriptor is given as it is. A terminal becomes a
-pseudo-terminal of the same size and modes, which makes nobody's controlling terminal: colours and progress bars stay, while keys,
-Ctrl-C and Ctrl-Z go from the real terminal to the command without us. A pipe or a socket becomes a pipe. Two streams that lead to
-the same place share one, so that their lines keep their order.
+as it is and read when the command has ended; a device (/dev/null), a file that we may not read or a closed descriptor is given as it is.
+A terminal becomes a pseudo-terminal of the same size and modes, which makes nobody's controlling terminal: colours and progress bars
+stay, while keys, Ctrl-C and Ctrl-Z go from the real terminal to the command without us (see `keys` for who reads there). A pipe or a
+socket becomes a pipe. Two streams that lead to the same place share one, so that their lines keep their order.
 
 Where copying fails, because the reader is gone, we close our end: the command then meets at its next write what it would have met.
+Where the command closes a stream and goes on, we close ours: who reads it meets the end when he would have met it.
 """
 
 from __future__ import annotations
@@ -15,12 +16,18 @@ import os
 import stat
 import sys
 import threading
+from collections.abc import Iterable
+from contextlib import suppress
+
+from envcheck.commands.beside import descriptors, fork, goes_on, keep_only
 
 from envcheck.commands.output import for_log
 
 KEEP = 1 << 20  # bytes of the end of a stream that are kept for the diagnosis
 HEAD = 1 << 18  # and of its beginning, where the first error often stands
 CHUNK = 1 << 16
+EXTPROC = 0o200000  # asm-generic/termbits.h; termios has it from Python 3.13 on
+TIOCPKT_IOCTL = 64  # asm-generic/ioctls.h
 QUIET_MS = 100  # a stream that is silent for so long after the command has ended is held open by somebody else
 
 
@@ -51,8 +58,10 @@ class Copy:
     def __init__(self, sink: int) -> None:
         self.source, self.given = self._pair(sink)  # where we read what the command writes there
         self.sink = sink
+        self.numbers = [sink]  # of ours that lead there
         self.kept = Kept()
         self.open = True
+        self.closed = False  # by all who had it
 
     def _pair(self, _sink: int) -> tuple[int, int]:
         return os.pipe()
@@ -65,6 +74,11 @@ class Copy:
         finally:  # whatever happened: a stream that nobody reads must not stay open
             if not self.open:
                 os.close(self.source)
+
+    def let_go(self) -> None:
+        """Who reads it meets its end."""
+        for number in self.numbers:
+            _nowhere(number)
 
     def _pass(self, ended: int | None) -> bool:
         """Whether somebody still holds the stream open."""
@@ -85,49 +99,69 @@ class Copy:
         return True
 
     def _step(self) -> bool:
-        try:
-            data = os.read(self.source, CHUNK)
-        except OSError:  # EIO: nobody holds the other side of a pseudo-terminal any more
-            return False
+        data = os.read(self.source, CHUNK)
+        self.closed = not data
+        return bool(data) and self._on(data)
+
+    def _on(self, data: bytes) -> bool:
         self.kept.take(data)
-        return bool(data) and write(self.sink, data)
+        return write(self.sink, data)
 
     def bytes(self) -> bytes:
         return self.kept.bytes()
 
 
 class Screen(Copy):
-    """A pseudo-terminal for output that passes through us to the real one."""
+    """A pseudo-terminal for output that passes through us to the real one.
+
+    It is told to leave keys alone (EXTPROC): the real terminal has echoed and edited them, and each change of the modes is told to us.
+    """
 
     def _pair(self, sink: int) -> tuple[int, int]:
+        import fcntl
         import termios
 
         source, given = os.openpty()
         try:
             modes = termios.tcgetattr(sink)
             modes[1] &= ~termios.OPOST  # the real terminal makes CR LF of LF
+            modes[3] |= EXTPROC if sys.platform == "linux" else 0
             termios.tcsetattr(given, termios.TCSANOW, modes)
             self.modes = termios.tcgetattr(given)
-        except termios.error:
+            self.tells = sys.platform == "linux"  # a byte before what it gives
+            if self.tells:
+                fcntl.ioctl(source, termios.TIOCPKT, (1).to_bytes(4, sys.byteorder))
+        except (OSError, termios.error):
             os.close(source)
             os.close(given)
             raise OSError("a terminal without modes") from None
+        self.place = os.fstat(given).st_rdev
         return source, given
 
     def _step(self) -> bool:
-        self._follow()
-        return super()._step()
+        try:
+            data = os.read(self.source, CHUNK)
+        except OSError:  # EIO: nobody holds the other side any more
+            data = b""
+        kind, data = (data[0], data[1:]) if self.tells and data else (0, data)
+        self._follow(bool(kind & TIOCPKT_IOCTL))
+        return bool(kind or data) and (not data or self._on(data))
 
-    def _follow(self) -> None:
-        """Programs that fill the screen (curses) set the modes of keys on stdout: they are meant for the terminal that has the keys."""
+    def _follow(self, told: bool) -> None:
+        """Programs that fill the screen (curses) or hide what is typed set the modes of keys on stdout: they are meant for the terminal
+        that has the keys."""
         import termios
 
         try:
             modes = termios.tcgetattr(self.source)
-            if modes != self.modes and os.tcgetpgrp(self.sink) == os.getpgrp():
+            if (told or modes != self.modes) and os.tcgetpgrp(self.sink) == os.getpgrp():
                 self.modes, real = modes, termios.tcgetattr(self.sink)
                 output = modes[1] & ~termios.OPOST | real[1] & termios.OPOST
-                termios.tcsetattr(self.sink, termios.TCSANOW, [modes[0], output, real[2], modes[3], *real[4:6], modes[6]])
+                keys = modes[3] & ~EXTPROC if self.tells else modes[3]
+                termios.tcsetattr(self.sink, termios.TCSANOW, [modes[0], output, real[2], keys, *real[4:6], modes[6]])
+            if self.tells and not modes[3] & EXTPROC:  # `stty sane`
+                modes[3] |= EXTPROC
+                termios.tcsetattr(self.source, termios.TCSANOW, modes)
         except (OSError, termios.error):  # closed, or not our controlling terminal
             return
 
@@ -175,6 +209,8 @@ class Outputs:
         self.copies: list[Copy] = []
         self.files: list[Written] = []
         self._threads: list[threading.Thread] = []
+        self._command = 0
+        self._named: set[object] = set()  # files of ours
         _reserve_standard_descriptors()
         self._ended, self._running = os.pipe()
         places: dict[tuple[int, int, int], int | None] = {}
@@ -184,6 +220,8 @@ class Outputs:
                 place = (status.st_dev, status.st_ino, status.st_rdev)
                 if place not in places:
                     places[place] = self._arrange(number, status.st_mode)
+                elif places[place] is not None:
+                    self.copies[-1].numbers.append(number)
                 self.given[number] = places[place]
         self.resize()
 
@@ -192,16 +230,16 @@ class Outputs:
         try:
             if os.isatty(number):
                 copy: Copy = Screen(number)
-            elif stat.S_ISREG(mode) and (file := _readable(number)):
-                self.files.append(file)
+            elif stat.S_ISREG(mode):
+                self.files.append(Written(number))
                 return None
             elif stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
                 return None
             else:
                 copy = Copy(number)
-        except OSError:  # no terminal or no descriptor is left: better no copy than no command
+        except OSError:  # no terminal or no descriptor is left, a file that we may not read: better no copy than no command
             return None
-        thread = threading.Thread(target=copy.run, args=(self._ended,), daemon=True)
+        thread = threading.Thread(target=self._copy, args=(copy,), daemon=True)
         try:
             thread.start()  # now, while there is no command that could suffer if it does not
         except RuntimeError:  # no thread is left
@@ -211,6 +249,34 @@ class Outputs:
         self.copies.append(copy)
         self._threads.append(thread)
         return copy.given
+
+    def _copy(self, copy: Copy) -> None:
+        copy.run(self._ended)
+        if copy.closed and self._command and goes_on(self._command) and _place(copy.sink) not in self._named:
+            copy.let_go()
+
+    def started(self, command: int, kept: Iterable[str]) -> None:
+        """The command has its descriptors. What we were given beside stderr is its alone from now on, but for files that `kept` names."""
+        self._named = {_place(path) for path in kept}
+        self._command = command
+        self.handed_over()
+        copied = {2, *(number for copy in self.copies for number in copy.numbers)}
+        for number in _inherited():
+            if number not in copied and _place(number) not in self._named:
+                _nowhere(number)
+                if number > 2:
+                    os.close(number)
+        for screen in self.copies:
+            if isinstance(screen, Screen):
+                self._serve(screen)
+
+    def _serve(self, screen: Screen) -> None:
+        from envcheck.commands.keys import Served, serve
+
+        if screen.tells:
+            served = Served(screen.sink, screen.source, screen.place)
+            with suppress(RuntimeError):  # no thread is left
+                threading.Thread(target=serve, args=(served, self._command, self._ended), daemon=True).start()
 
     def handed_over(self) -> None:
         """The command has its descriptors, or will never have them."""
@@ -241,18 +307,6 @@ class Outputs:
 
     def bytes(self) -> bytes:
         return b"\n".join([*(one.bytes() for one in self.copies), *(one.bytes() for one in self.files)])
-
-
-def fork() -> int:
-    """os.fork(); 1 where there can be no process more. What it says of threads (Python 3.12) is no matter to us."""
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        try:
-            return os.fork()
-        except OSError:
-            return 1
 
 
 def write(descriptor: int, data: bytes) -> bool:
@@ -289,22 +343,40 @@ def _reserve_standard_descriptors() -> None:
                 os.close(null)
 
 
-def _readable(number: int) -> Written | None:
+def _inherited() -> list[int]:
+    """What we were given: Python makes its own so that no other program gets them."""
     try:
-        return Written(number)
+        every = descriptors()
+    except OSError:  # no /proc
+        every = [0]
+    found = []
+    for number in every:
+        with suppress(OSError):  # that of the listing
+            if os.get_inheritable(number):
+                found.append(number)
+    return found
+
+
+def _place(file: int | str) -> object:
+    """What tells one file from another."""
+    try:
+        status = os.stat(file)
     except OSError:
         return None
+    return status.st_dev, status.st_ino, status.st_rdev
+
+
+def _nowhere(number: int) -> None:
+    """Ours no longer leads where it led."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, number, inheritable=False)
+    os.close(null)
 
 
 def _copy_on(copies: list[Copy]) -> None:
     """In a process of its own, which holds nothing else open and which no signal to the job's group ends."""
     os.setsid()
-    needed = {descriptor for one in copies for descriptor in (one.source, one.sink)}
-    for descriptor in {int(name) for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")} - needed:
-        try:
-            os.close(descriptor)
-        except OSError:  # that of the listing itself
-            continue
+    keep_only({descriptor for one in copies for descriptor in (one.source, one.sink)})
     threads = [threading.Thread(target=one.run) for one in copies]
     for thread in threads:
         thread.start()

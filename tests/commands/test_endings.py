@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,17 @@ def test_what_is_no_such_end_is_told_nothing() -> None:
     assert said(1, "ValueError: the moon is full\n") == said(3, "") == ""
     assert "pip install my_project" not in said(1, "ModuleNotFoundError: No module named 'my_project'\n"), "a stranger may own that name"
     assert "PYTHONFAULTHANDLER" not in said(139, "", SILENT, "./train") + said(139, FAULT)
+
+
+def test_a_command_that_cannot_be_shown_as_it_was_run_is_not_shown() -> None:
+    for word in ("a\tb", "\x1b[1m", "\u202e", "\udcff"):
+        assert said(139, "", SILENT, "python", "-c", word).endswith("the same command with PYTHONFAULTHANDLER=1 before it"), repr(word)
+
+
+def test_a_file_system_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endings, "ROOM_SECONDS", 0.1)
+    monkeypatch.setattr(os, "statvfs", lambda _: time.sleep(600))
+    assert "a file system that does not answer" in said(1, "OSError: [Errno 28] No space left on device: '/data/m.pt'\n")
 
 
 def test_a_full_disk_is_named_with_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,7 +193,7 @@ def test_the_document_is_written_however_the_command_ends(tmp_path: Path) -> Non
     ):
         ended, _, text = run(tmp_path, *argv)
         document = json.loads(text)
-        assert (ended, document["verdict"]) == (code, verdict), argv
+        assert (ended, document["verdict"]) == (-9 if signal else code, verdict), argv
         command = document["command"]
         assert (command["argv"], command["exit_code"], command["signal"], command["started"]) == (list(argv), code, signal, started)
     for form in ("text", "markdown", "html", "junit", "github"):
@@ -212,7 +224,7 @@ def test_what_a_rule_has_named_is_not_said_twice(tmp_path: Path) -> None:
 
 def test_a_crash_without_a_word_says_how_to_find_it(tmp_path: Path) -> None:
     code, said_so, text = run(tmp_path, sys.executable, "-c", "import os; os.abort()")
-    assert code == 134 and "SIGABRT" in said_so
+    assert code == -6 and "SIGABRT" in said_so
     assert any("PYTHONFAULTHANDLER=1" in line for line in json.loads(text)["command"]["why"])
 
 

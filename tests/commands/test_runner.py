@@ -7,6 +7,7 @@ import errno
 import fcntl
 import json
 import os
+import platform
 import re
 import select
 import signal
@@ -21,6 +22,7 @@ from typing import Any
 import pytest
 from patients import HERE
 
+from envcheck.commands import keys
 from envcheck.report.session import rule_session
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run's signals and terminals are tested on Linux")
@@ -52,6 +54,16 @@ FORWARDED = [
     signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGALRM, signal.SIGCONT, signal.SIGTSTP,
     signal.SIGWINCH, signal.SIGXCPU, signal.SIGABRT, signal.SIGRTMIN,
 ]  # fmt: skip
+# A call of the standard library's, or of ours, fails in envcheck's own process.
+REFUSING = """
+import os, sys, threading
+from envcheck.commands import streams
+def refuse(*_):
+    raise {error}
+{call} = refuse
+from envcheck.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
 FENCE = signal.SIGUSR2  # sent to envcheck alone after others: what had to be passed on before it has been
 
 
@@ -76,10 +88,14 @@ def start(command: Callable[..., list[str]]) -> Iterator[Callable[..., subproces
     """Starts `envcheck run -- argv` in a session of its own, with pipes unless told otherwise."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def run(*argv: str, before: Sequence[str] = (), flags: Sequence[str] = (), **how: Any) -> subprocess.Popen[bytes]:
+    def run(*argv: str, before: Sequence[str] = (), flags: Sequence[str] = (), refused: str = "", **how: Any) -> subprocess.Popen[bytes]:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent), **how.pop("env", {})}
-        made = subprocess.Popen([*before, *command(*argv, flags=flags)], env=environment, start_new_session=True, **{**pipes, **how})
+        words = [*before, *command(*argv, flags=flags)]
+        if refused:
+            error = "RuntimeError" if "Thread" in refused else "OSError"
+            words[:3] = python(REFUSING.format(call=refused, error=error))
+        made = subprocess.Popen(words, env=environment, start_new_session=True, **{**pipes, **how})
         started.append(made)
         return made
 
@@ -115,7 +131,7 @@ def test_a_reader_that_goes_away_ends_the_command_as_without_us(start: Callable[
     process = start("yes", stdin=None)
     assert line_of(process) == "y"
     process.stdout.close()
-    assert process.wait(SECONDS) == 128 + signal.SIGPIPE
+    assert process.wait(SECONDS) == -signal.SIGPIPE
     assert b"ended with exit code" not in process.stderr.read(), "no report of what every pipeline into head does"
 
 
@@ -179,18 +195,15 @@ def test_what_the_command_leaves_behind_can_still_write(start: Callable[..., Any
     assert process.stdout.read() == b"now\nlate\n"
 
 
-def test_without_a_thread_for_a_copy_the_command_runs_all_the_same(command: Callable[..., list[str]]) -> None:
-    program = """
-import sys, threading
-def refuse(self):
-    raise RuntimeError("can't start new thread")
-threading.Thread.start = refuse
-from envcheck.cli import main
-sys.exit(main(sys.argv[1:]))
-"""
-    words = command("sh", "-c", "echo trained; exit 3")[3:]
-    process = subprocess.run([*python(program), *words], capture_output=True, timeout=SECONDS, cwd=HERE.parent)
-    assert (process.returncode, process.stdout) == (3, b"trained\n")
+def test_without_a_thread_for_a_copy_the_command_runs_all_the_same(start: Callable[..., Any]) -> None:
+    assert ended(start("sh", "-c", "echo trained; exit 3", refused="threading.Thread.start"))[:2] == (3, "trained\n")
+
+
+def test_a_file_that_we_may_not_read_is_the_commands_own_all_the_same(start: Callable[..., Any], tmp_path: Path) -> None:
+    program = "import os, stat; print(stat.S_ISREG(os.fstat(1).st_mode))"
+    with (tmp_path / "log").open("w") as file:
+        assert ended(start(*python(program), stdout=file, refused="streams.Written.__init__"))[0] == 0
+    assert (tmp_path / "log").read_text() == "True\n", "a full disk has to be told to it"
 
 
 @pytest.mark.parametrize("limit", ["-n 10", "-n 12"])
@@ -227,12 +240,32 @@ def test_who_writes_to_stdin_notices_that_the_command_closed_it(start: Callable[
             time.sleep(0.01)
 
 
+@pytest.mark.parametrize("number", [1, 2, 3], ids=["stdout", "stderr", "another"])
+def test_who_reads_a_stream_meets_its_end_when_the_command_has_closed_it(start: Callable[..., Any], number: int) -> None:
+    ours, theirs = os.pipe()
+    how: dict[str, Any] = {1: {"stdout": theirs}, 2: {"stderr": theirs}}.get(number) or {"pass_fds": [theirs]}
+    written = number if number < 3 else theirs
+    process = start(*python(f"import os; os.write({written}, b'ready'); os.close({written}); input()"), **how)
+    os.close(theirs)
+    said = b""
+    while not said.endswith(b"ready") and (more := os.read(ours, 4096)):
+        said += more
+    assert select.select([ours], [], [], SECONDS)[0] and os.read(ours, 1) == b"", "it still runs"
+    assert process.poll() is None
+    os.close(ours)
+    assert ended(process, b"\n")[0] == 0
+
+
 # ------------------------------------------------------------------ signals
 
 
-@pytest.mark.parametrize("to_all", [False, True], ids=["to envcheck alone", "to the group"])
-def test_the_command_gets_every_signal_once(start: Callable[..., Any], to_all: bool) -> None:
-    process = start(*python(PATIENT))
+@pytest.mark.parametrize(
+    ("to_all", "path"),
+    [(False, ""), (True, ""), (True, "/nowhere")],
+    ids=["to envcheck alone", "to the group", "to the group, and PATH is empty"],
+)
+def test_the_command_gets_every_signal_once(start: Callable[..., Any], to_all: bool, path: str) -> None:
+    process = start(*python(PATIENT), env={"PATH": path} if path else {})
     assert line_of(process) == "ready"
     for number in FORWARDED:
         (os.killpg if to_all else os.kill)(process.pid, number)
@@ -244,10 +277,34 @@ def test_the_command_gets_every_signal_once(start: Callable[..., Any], to_all: b
 
 
 def test_signals_are_passed_on_where_no_witness_can_be_had(start: Callable[..., Any]) -> None:
-    process = start(*python(PATIENT), env={"PATH": "/nowhere"})
+    process = start(*python(PATIENT), refused="os.fork")
     assert line_of(process) == "ready"
     os.kill(process.pid, signal.SIGUSR1)
     assert line_of(process) == f"got {signal.SIGUSR1.value}"
+    assert ended(process)[0] == 0
+
+
+def test_a_signal_to_envcheck_alone_soon_after_one_to_all_is_passed_on(start: Callable[..., Any]) -> None:
+    process = start(*python(PATIENT))
+    assert line_of(process) == "ready"
+    for send, number in ((os.killpg, signal.SIGUSR1), (os.kill, FENCE), (os.kill, signal.SIGUSR1), (os.kill, FENCE)):
+        send(process.pid, number)
+        assert line_of(process) == f"got {number.value}"
+
+
+def test_who_stops_and_continues_the_command_alone_finds_us_with_it(start: Callable[..., Any]) -> None:
+    process = start(*python("import os; print(os.getpid(), end=' ')" + PATIENT))
+    pid = int(line_of(process).partition(" ready")[0])
+    os.kill(pid, signal.SIGSTOP)
+    found, status, deadline = 0, 0, time.monotonic() + SECONDS
+    while not found and time.monotonic() < deadline:
+        found, status = os.waitpid(process.pid, os.WUNTRACED | os.WNOHANG)
+        time.sleep(0.01)
+    assert found and os.WSTOPSIG(status) == signal.SIGSTOP, "so whoever started us sees that it stands"
+    os.kill(pid, signal.SIGCONT)
+    assert line_of(process) == f"got {signal.SIGCONT.value}"
+    os.kill(process.pid, FENCE)
+    assert line_of(process) == f"got {FENCE.value}", "and not SIGCONT once more"
     assert ended(process)[0] == 0
 
 
@@ -257,7 +314,7 @@ def test_envcheck_leaves_with_the_command(start: Callable[..., Any], number: sig
     assert line_of(process) == "ready"
     process.send_signal(number)
     code, _, said = ended(process)
-    assert code == 128 + number
+    assert code == -number, "and not 128 + N: a loop of bash goes on then"
     assert ("ended with exit code" in said) is (number is signal.SIGUSR1), "who asks for the end knows why it came"
 
 
@@ -274,6 +331,7 @@ def test_a_killed_envcheck_takes_the_command_along(start: Callable[..., Any]) ->
     assert line_of(process).isdigit()
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(children) == 2, "the command and the witness"
+    assert {os.readlink(f"/proc/{pid}/exe") for pid in children} == {os.readlink("/proc/self/exe")}, "no program from PATH beside it"
     process.kill()
     deadline = time.monotonic() + SECONDS
     while any(alive(pid) for pid in children) and time.monotonic() < deadline:
@@ -406,6 +464,59 @@ def test_ctrl_z_stops_the_job_and_fg_goes_on(on_terminal: Callable[..., Terminal
     shell.until("rc 0\r\n")
 
 
+@pytest.mark.parametrize("number", [signal.SIGTSTP, signal.SIGSTOP])
+def test_a_command_that_stops_itself_stops_the_job(on_terminal: Callable[..., Terminal], number: signal.Signals) -> None:
+    shell = on_terminal(f"run sh -c 'kill -{number.value} $$; echo resumed'; echo stopped $?; fg; echo rc $?")
+    shell.until(f"stopped {128 + number}\r\n")
+    shell.until("resumed\r\n")
+    shell.until("rc 0\r\n")
+
+
+def test_keys_are_read_from_stdout_and_stderr_too(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    if platform.machine() not in keys._CALLS or not Path("/proc/self/syscall").exists():
+        pytest.skip("the kernel does not tell who waits")
+    (tmp_path / "keys.py").write_text(
+        "import os, select, termios, tty\n"
+        "def take(n):\n    print('go', flush=True)\n    return os.read(n, 99)\n"
+        "print(take(1)); print(take(2))\n"
+        "p = select.poll(); p.register(2, select.POLLIN); print('go', p.poll() and os.read(2, 99))\n"
+        "print('go', select.select([2], [], []) and os.read(2, 99))\n"
+        "e = select.epoll(); e.register(2, select.EPOLLIN); print('go', e.poll() and os.read(2, 99))\n"
+        "before = termios.tcgetattr(2); tty.setcbreak(2); print(take(2)); termios.tcsetattr(2, termios.TCSANOW, before)\n"
+        "print(input('in?'))"
+    )
+    shell = on_terminal(f"run {sys.executable} -u keys.py; echo rc $?; read word; echo word $word")
+    for typed in ("one\n", "\x04"):
+        shell.until("go\r\n")
+        shell.type(typed)
+        shell.until(re.escape(str(typed.strip("\x04").encode())))
+    for typed in ("poll\n", "select\n", "epoll\n"):
+        shell.type(typed)
+        assert shell.until(re.escape(f"go {typed.encode()}")).count(typed.strip()) == 2, "typed and told, and no third time"
+    shell.until("go\r\n")
+    shell.type("k")
+    shell.until("b'k'")
+    shell.until(r"in\?")
+    shell.type("from stdin\nfor the shell\n")
+    shell.until("from stdin\r\n[^$]*rc 0")
+    shell.until("word for the shell")
+
+
+def test_what_is_typed_is_hidden_as_soon_as_the_command_says_so(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    (tmp_path / "hide.py").write_text(
+        "import termios\nbefore = termios.tcgetattr(1); modes = termios.tcgetattr(1); modes[3] &= ~termios.ECHO\n"
+        "termios.tcsetattr(1, termios.TCSANOW, modes); word = input(); termios.tcsetattr(1, termios.TCSANOW, before)\n"
+        "print(len(word))"
+    )
+    shell = on_terminal(f"run {sys.executable} hide.py; echo rc $?")
+    deadline = time.monotonic() + SECONDS
+    while termios.tcgetattr(shell.ours)[3] & termios.ECHO and time.monotonic() < deadline:
+        time.sleep(0.01)
+    shell.type("secret\n")
+    assert "secret" not in shell.until("rc 0")
+    assert termios.tcgetattr(shell.ours)[3] & termios.ECHO
+
+
 def test_in_the_background_the_job_does_its_work(on_terminal: Callable[..., Terminal]) -> None:
     shell = on_terminal("run sh -c 'echo worked' & wait $!; echo rc $?")
     assert "worked\r\n" in shell.until(r"rc 0\r\n")
@@ -479,6 +590,18 @@ def test_a_script_without_an_interpreter_line_runs(start: Callable[..., Any], tm
     assert ended(start(str(script), "twice"))[:2] == (5, "trained twice\n")
 
 
+def test_the_first_of_its_name_on_path_runs_whatever_it_is(start: Callable[..., Any], tmp_path: Path) -> None:
+    for folder, text in (("bare", "echo first"), ("other", "#!/bin/sh\necho second")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train").write_text(f"{text}\n")
+        (tmp_path / folder / "train").chmod(0o755)
+    path = f"/nowhere:{tmp_path}/bare:{tmp_path}/other:{os.environ['PATH']}"
+    assert ended(start("train", env={"PATH": path}))[:2] == (0, "first\n")
+    handed = python("from envcheck.commands.hand_over import hand_over; hand_over(['train'])")
+    done = subprocess.run(handed, env={**os.environ, "PATH": path}, cwd=HERE.parent, capture_output=True, timeout=SECONDS)
+    assert done.stdout == b"first\n"
+
+
 @pytest.mark.parametrize(
     ("number", "words"),
     [
@@ -488,7 +611,7 @@ def test_a_script_without_an_interpreter_line_runs(start: Callable[..., Any], tm
 )
 def test_a_death_by_signal_is_explained(start: Callable[..., Any], number: signal.Signals, words: list[str]) -> None:
     code, _, said = ended(start("sh", "-c", f"ulimit -c 0; kill -{number.value} $$"))
-    assert code == 128 + number
+    assert code == -number, "and not 128 + N: a loop of bash goes on then"
     assert [word for word in words if word not in said] == []
 
 

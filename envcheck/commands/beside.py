@@ -1,0 +1,212 @@
+"""Processes of ours beside the command: copies of us, never a program from PATH, that hold nothing which the command may wait for."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+
+PATIENCE_SECONDS = 0.2  # between the first and the last process that a sender goes through
+ONE_SECONDS = 0.05  # signals of one number that follow each other so closely may have been one to the witness
+LOOK_SECONDS = 0.1
+ASKED_BYTES = 1 << 16
+PF_EXITING = 0x4  # linux/sched.h
+
+
+def fork() -> int:
+    """os.fork(); 1 where there can be no process more. What it says of threads (Python 3.12) is no matter to us."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        try:
+            return os.fork()
+        except OSError:
+            return 1
+
+
+def descriptors() -> list[int]:
+    """All that are open here, and perhaps that of the listing itself."""
+    return [int(name) for name in os.listdir("/proc/self/fd" if sys.platform == "linux" else "/dev/fd")]
+
+
+def keep_only(needed: Collection[int]) -> None:
+    """Close every other descriptor: who waits for the end of a stream shall not wait for us."""
+    try:
+        every: Iterable[int] = descriptors()
+    except OSError:  # no /proc
+        every = range(4096)
+    for descriptor in set(every) - set(needed):
+        with suppress(OSError):  # that of the listing
+            os.close(descriptor)
+
+
+def stopped(pid: int) -> bool:
+    """Whether it stands still because of a signal, as far as /proc tells."""
+    return (_stat(pid) or "?")[0] in "tT"
+
+
+def goes_on(pid: int) -> bool:
+    """Whether it is there and has not begun to end: what it has closed by now, it closed of its own accord. False if not known."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] not in "ZX" and not int(fields[6]) & PF_EXITING
+
+
+def _stat(pid: int) -> list[str]:
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+class Witness:
+    """Has our handlers, and tells of each signal that it is sent. It ends with us, when its pipe does."""
+
+    def __init__(self, mask: Iterable[int]) -> None:
+        """Signals are blocked meanwhile; `mask` is what stays blocked."""
+        told, tell = os.pipe()
+        life, self._hold = os.pipe()
+        self._pid = fork()
+        if self._pid == 0:
+            self._watch(tell, life, mask)
+        os.close(tell)
+        os.close(life)
+        os.set_blocking(told, False)
+        self.told: int | None = told  # readable when it has something to tell
+        self._heard: list[tuple[int, float]] = []
+        if self._pid == 1:  # no process more: see `got`
+            self._gone()
+
+    @staticmethod
+    def _watch(tell: int, life: int, mask: Iterable[int]) -> None:
+        try:
+            os.set_blocking(tell, False)
+            signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+            keep_only((tell, life))
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            os.read(life, 1)
+        finally:
+            os._exit(0)
+
+    def listen(self) -> None:
+        """Hear what it has to tell. What nobody asks for soon was sent to it alone, or was one signal of two to us."""
+        now = time.monotonic()
+        self._heard = [one for one in self._heard if now - one[1] < PATIENCE_SECONDS]
+        try:
+            while self.told is not None:
+                if not (numbers := os.read(self.told, 4096)):
+                    self._gone()
+                self._heard += [(number, now) for number in numbers]
+        except BlockingIOError:
+            return
+
+    def got(self, number: int) -> bool:
+        """Whether this signal was sent to it as well. Without a witness: whether a terminal sent it, as far as that can be told."""
+        if self.told is None:
+            return number in (signal.SIGINT, signal.SIGQUIT, signal.SIGTSTP) and _in_the_foreground()
+        for place, (heard, _) in enumerate(self._heard):
+            if heard == number:
+                del self._heard[place]
+                return True
+        return False
+
+    def go_on(self) -> None:
+        """We were continued, and it may not have been."""
+        if self.told is not None:
+            with suppress(OSError):
+                os.kill(self._pid, signal.SIGCONT)
+
+    def _gone(self) -> None:
+        if self.told is not None:
+            os.close(self.told)
+            self.told = None
+
+    def end(self) -> None:
+        self._gone()
+        os.close(self._hold)
+        end(self._pid)
+
+
+class Waker:
+    """While we are stopped: continues us where somebody continues the command alone, whose output would else wait for us."""
+
+    def __init__(self, command: int) -> None:
+        us = os.getpid()
+        self._told, tell = os.pipe()
+        self._pid = fork() if sys.platform == "linux" else 1
+        if self._pid == 0:
+            self._watch(command, us, tell)
+        os.close(tell)
+
+    @staticmethod
+    def _watch(command: int, us: int, tell: int) -> None:
+        try:
+            signal.set_wakeup_fd(-1)
+            keep_only((tell,))
+            while os.getppid() == us:
+                time.sleep(LOOK_SECONDS)
+                if stopped(command):
+                    continue
+                time.sleep(LOOK_SECONDS)  # whoever continues the whole group has done so then
+                if stopped(us):
+                    os.write(tell, b"1")  # before, for we may be ended at once
+                    os.kill(us, signal.SIGCONT)
+                    break
+        finally:
+            os._exit(0)
+
+    def end(self) -> bool:
+        """Whether it was this that continued us."""
+        end(self._pid)
+        told = os.read(self._told, 1)
+        os.close(self._told)
+        return bool(told)
+
+
+def end(pid: int) -> None:
+    """A child of ours. 1 is what `fork` says of none."""
+    if pid != 1:
+        with suppress(OSError):  # the caller ignores SIGCHLD
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+
+def asked(question: Callable[[], str], seconds: float) -> str | None:
+    """The answer, of a process that may hang in the kernel for good: a file system may be dead. None if none comes in time."""
+    import select
+
+    if not hasattr(os, "fork"):
+        return question()
+    answer, tell = os.pipe()
+    pid = fork()
+    if pid == 0:
+        try:
+            keep_only((tell,))
+            os.write(tell, question().encode("utf-8", "surrogateescape")[:ASKED_BYTES])
+        finally:
+            os._exit(0)
+    os.close(tell)
+    poller = select.poll()
+    poller.register(answer, select.POLLIN)
+    try:
+        if pid == 1 or not poller.poll(seconds * 1000):
+            return None
+        return os.read(answer, ASKED_BYTES).decode("utf-8", "surrogateescape")
+    finally:
+        os.close(answer)
+        if pid != 1:
+            with suppress(OSError):  # what hangs for good is nobody's child when we have ended
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, os.WNOHANG)
+
+
+def _in_the_foreground() -> bool:
+    try:
+        with open("/dev/tty", "rb", buffering=0) as terminal:
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except OSError:
+        return False
