@@ -136,7 +136,15 @@ CASES = [
     ("gpu-mig", "Slurm's daemon finds MIG mode without instances", []),
     ("gpu-exclusive-mode", "prohibited", ["sudo nvidia-smi -i 0 -c DEFAULT"]),
     ("gpu-lost", "the words in a report", []),
-    ("driver-dropped-gpu", "GTX 1080 Ti on driver 595", ["apt-cache policy nvidia-driver-580"]),
+    (
+        "driver-dropped-gpu",
+        "GTX 1080 Ti on driver 595",
+        [
+            "apt-cache policy nvidia-driver-580",
+            "sudo apt install nvidia-driver-580 && sudo apt-mark hold nvidia-driver-580"
+            "    # Ubuntu; elsewhere see the driver installation guide",
+        ],
+    ),
     ("driver-dropped-gpu", "the kernel log", []),
     ("launch-port-in-use", "another process listens on the master's port", ["ss -ltnp sport = :29500"]),
 ]
