@@ -304,10 +304,8 @@ _LOOKS = re.compile(
     r"|nvidia-smi(?!.* (?:-r|-c|-mig|-pl|-pm|-lgc|mig)\b)|rocm-smi(?! --set))"
 )
 _TO_MEND = {
-    ("driver-too-old", "windows"): "NVIDIA's installer for Windows is a page in a browser",
     ("gpu-hardware-fault", "link"): "hardware: a slot, a cable, a setting of the BIOS",
     ("gpu-pcie-degraded", ""): "hardware: a slot, a riser, a setting of the BIOS",
-    ("ddp-usage", "prepares"): "the reader's own program",
     ("torch-dynamo-broken", "compile"): "the reader's own program",
     ("torch-cuda-unavailable", "checkpoint"): "the reader's own program",
     ("visible-devices-out-of-range", "checkpoint"): "the reader's own program",
