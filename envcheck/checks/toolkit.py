@@ -39,7 +39,7 @@ def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
         return Hit(values, quoted(matches), (fix,), severity=severity)
     number = facts.torch.cuda
     values["toolkit"] = f"cuda-toolkit={number or 'MAJOR.MINOR'}"
-    values["package"] = f"cuda-toolkit-{number.replace('.', '-')}" if number else None
+    values["package"] = f"cuda-toolkit-{(number or 'MAJOR-MINOR').replace('.', '-')}"
     special = foremost(matches, "cudnn", "libdevice") or "said"
     return Hit(values, quoted(matches), variant=special, confidence=doubt(matches)) if matches else None
 

@@ -16,7 +16,7 @@ from envcheck.commands.glossary import glosses
 from envcheck.commands.ways_out import EVERYWHERE, SYSTEMS, WIDTH, WayOut, after, of_reader, systems_of, ways_out, wrapped
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.judge import Outcome, Verdict, findings, judge
-from envcheck.engine.rule import Confidence, Hit, RuleText, Severity
+from envcheck.engine.rule import Confidence, Hit, RuleText
 from envcheck.facts.codec import edit
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import Missing
@@ -64,10 +64,8 @@ def _wanted(text: RuleText, by: RuleSession) -> list[str]:
 
 def _cured(text: RuleText, say: Callable[[str], str]) -> list[str]:
     """What to see when it is over."""
-    if text.severity is Severity.INFO:
-        return []
     again = "envcheck fleet" if text.family == "fleet" else "envcheck"
-    seen = f"run `{again}` again, or `envcheck diagnose` on the log of the next run: {text.id} is no longer reported."
+    seen = f"run `{again}` again, or `envcheck diagnose LOG` on the log of the next run: {text.id} is no longer reported."
     return [wrapped(after(say("When it is cured:"), say(seen)))]
 
 

@@ -141,8 +141,8 @@ What it reports, and what to do (in order; a remark # says where a line applies)
     6. Windows: Update the driver. (administrator)
         sudo reboot
 
-When it is cured: run `envcheck` again, or `envcheck diagnose` on the log of the
-next run: thing-too-old is no longer reported.
+When it is cured: run `envcheck` again, or `envcheck diagnose LOG` on the log of
+the next run: thing-too-old is no longer reported.
 
 More
   - One more cause, which takes so many words that they do not fit on one line

@@ -136,7 +136,15 @@ CASES = [
     ("gpu-mig", "Slurm's daemon finds MIG mode without instances", []),
     ("gpu-exclusive-mode", "prohibited", ["sudo nvidia-smi -i 0 -c DEFAULT"]),
     ("gpu-lost", "the words in a report", []),
-    ("driver-dropped-gpu", "GTX 1080 Ti on driver 595", ["apt-cache policy nvidia-driver-580"]),
+    (
+        "driver-dropped-gpu",
+        "GTX 1080 Ti on driver 595",
+        [
+            "apt-cache policy nvidia-driver-580",
+            "sudo apt install nvidia-driver-580 && sudo apt-mark hold nvidia-driver-580"
+            "    # Ubuntu; elsewhere see the driver installation guide",
+        ],
+    ),
     ("driver-dropped-gpu", "the kernel log", []),
     ("launch-port-in-use", "another process listens on the master's port", ["ss -ltnp sport = :29500"]),
 ]
@@ -296,10 +304,8 @@ _LOOKS = re.compile(
     r"|nvidia-smi(?!.* (?:-r|-c|-mig|-pl|-pm|-lgc|mig)\b)|rocm-smi(?! --set))"
 )
 _TO_MEND = {
-    ("driver-too-old", "windows"): "NVIDIA's installer for Windows is a page in a browser",
     ("gpu-hardware-fault", "link"): "hardware: a slot, a cable, a setting of the BIOS",
     ("gpu-pcie-degraded", ""): "hardware: a slot, a riser, a setting of the BIOS",
-    ("ddp-usage", "prepares"): "the reader's own program",
     ("torch-dynamo-broken", "compile"): "the reader's own program",
     ("torch-cuda-unavailable", "checkpoint"): "the reader's own program",
     ("visible-devices-out-of-range", "checkpoint"): "the reader's own program",
