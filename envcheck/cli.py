@@ -46,10 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         put("")  # flush: a full disk is told here, and not by Python at exit
         return code
     except UsageError as error:
-        from envcheck.facts.printable import said_of
-
-        print(f"envcheck: {said_of(str(error))}", file=sys.stderr)
-        return EXIT_USAGE
+        return _misused(error)
     except EndedBySignal as error:
         _ends_by.append(error.number)
         return 128 + error.number
@@ -67,6 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _bereft(error) if error.name and error.name.partition(".")[0] != __package__ else _bug(error, words)
     except Exception as error:  # noqa: BLE001  # the last resort: told as a bug of ours, with its own exit code
         return _bug(error, words)
+
+
+def _misused(error: Exception) -> int:
+    from envcheck.facts.printable import said_of
+
+    print(f"envcheck: {said_of(str(error))}", file=sys.stderr)
+    return EXIT_USAGE
 
 
 def _measure_nothing() -> None:

@@ -20,7 +20,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from envcheck.commands.beside import descriptors, fork, goes_on, keep_only
-
 from envcheck.commands.output import for_log
 
 KEEP = 1 << 20  # bytes of the end of a stream that are kept for the diagnosis
