@@ -160,9 +160,11 @@ def test_one_of_eight_needs_a_reset() -> None:
     report = judged("h100x8", {**reset(6), "devices.count": 7, "devices.devices": devices})
     assert rules(report) == ["gpu-needs-reset"] and report.exit_code == 1
     [one] = report.findings
-    [fix] = one.fixes
-    assert fix.commands.shell == ("sudo nvidia-smi -i 6 -r",) and fix.who == "admin"
-    assert "reboot" not in json.dumps(document(report)["findings"][0]["fixes"])
+    cure, meanwhile = one.fixes
+    *before, reset_it, last = cure.commands.shell
+    assert reset_it == "sudo nvidia-smi -i 6 -r" and cure.who == "admin"
+    assert "reboot" not in str(before) and last.startswith("sudo reboot    # where it is refused")  # it ends the other seven's jobs
+    assert "CUDA_VISIBLE_DEVICES=UUIDS" in str(meanwhile.commands.shell)
     value = stack(report.snapshot, [one.finding])[0].value
     assert value == "7 × NVIDIA H100 80GB HBM3 (sm_90, 80 GiB); GPU 6 (NVIDIA H100 80GB HBM3): GPU requires reset"
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from envcheck.cli import main
-from envcheck.commands.output import _Notes
+from envcheck.commands.output import CI, _Notes
 from envcheck.facts.printable import inert, unheeded
 from envcheck.render import FORMATS
 
@@ -50,6 +50,8 @@ def test_words_for_a_ci_are_not_obeyed() -> None:
 def test_a_report_in_a_log_of_a_ci(
     form: str, ci: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in CI:
+        monkeypatch.delenv(name, raising=False)  # where these tests are themselves run by one
     log = tmp_path / "train.log"
     said = "RuntimeError: The NVIDIA driver on your system is too old (found version 12020). "
     log.write_text(f'Traceback (most recent call last):\n  File "t.py", line 1, in <module>\n{said}{HOSTILE * 20}\n')
