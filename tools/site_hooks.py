@@ -83,8 +83,9 @@ def rule_page(row: RuleText, by: RuleSession, caused_by: list[str]) -> str:
         first, _, rest = block.partition("\n")
         match first:
             case _ if first == TO_DO:
-                told = "The values are those of examples; of the lines of a way all are run, in order."
-                lines += ["## What it reports, and what to do", "", told, "", *_listed(rest.split("\n"))]
+                yours, *cases = rest.split("\n")
+                told = f"{prose(yours)} Of the lines of a way all are run, in order."
+                lines += ["## What it reports, and what to do", "", told, "", *_listed(cases)]
             case "More" | "Words":
                 lines += [f"## {first}", "", *_listed(rest.split("\n"))]
             case "Leads to":

@@ -305,12 +305,7 @@ def fleet_code_differs(facts: Facts) -> Answer:
 
 @check(needs="fleet", reads="fleet")
 def fleet_limits_differ(facts: Facts) -> Answer:
-    def fixes(drift: Drift) -> tuple[Intent, ...]:
-        if drift.fact == "limits.memlock_soft_bytes" and drift.value is not None:
-            return (Manual(f"Let processes lock as much memory there as on the others ({drift.value}).", "admin", ("ulimit -l",)),)
-        return ()
-
-    return _hit(facts, _starts("limits.", "system.cpu_affinity", "system.cpu_limit", "system.memory_limit"), fixes)
+    return _hit(facts, _starts("limits.", "system.cpu_affinity", "system.cpu_limit", "system.memory_limit"))
 
 
 @check(needs="fleet", reads="fleet")

@@ -296,6 +296,11 @@ def _kernel_said(facts: Facts, matches: Matches) -> Hit:
     return Hit({"error": value(matches, "error") or matches[0].text}, quoted(matches), fixes, variant="said")
 
 
+# CUDA's errors 209, 98 and 200, and 46: what the failure of a kernel is a case of.
+_NO_CODE = re.compile(r"no kernel image|invalid device function|kernel image is invalid")
+_TURNED_AWAY = re.compile(r"busy or unavailable")
+
+
 _DIED = re.compile(r"asking the devices died with (SIG(?:SEGV|BUS|ABRT|ILL|FPE))\b")  # agent/devices.py; SIGKILL is somebody else's
 
 
@@ -317,4 +322,5 @@ def gpu_kernel_failed(facts: Facts, matches: Matches) -> Answer:
     error = ((bad[0].kernel_error or "no error text").splitlines() or ["no error text"])[0][:300]
     names = ", ".join(f"{one.index} ({one.name or one.kind})" for one in bad)
     values = {"devices": names, "error": error, "count": len(bad), "of": len(devices)}
-    return Hit(values, evidence, variant="wrong" if wrong else None)
+    cases = {"wrong": wrong, "image": _NO_CODE.search(error), "busy": _TURNED_AWAY.search(error), "default": True}
+    return first_of(cases, values, evidence)

@@ -93,7 +93,8 @@ def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence,
         package = system_package(facts.tables, stem)
         return Hit(values | ({"apt": package} if package else {"searched": library}), evidence, variant="other")
     if cuda is not None and found.soname_cuda not in (None, cuda):
-        return Hit(values | {"cuda": cuda, "wanted": found.soname_cuda}, evidence, variant="cuda")
+        values |= {"cuda": cuda, "wanted": found.soname_cuda, **_built_for(cuda, facts.torch.cuda or cuda_of_build(facts.torch.version))}
+        return Hit(values, evidence, variant="cuda")
     if (wanted := _before_cuda_11(stem, number.removeprefix("."), facts.torch.cuda)) and not facts.system.jetson:
         return Hit(values | {"wanted": wanted}, evidence, variant="before_11")
     values["distribution"] = found.distribution
@@ -105,6 +106,16 @@ def _provided(facts: Facts, values: dict[str, object], evidence: tuple[Evidence,
     values |= {"requirement": requirement, "installed": there}
     note = "with torch's own pin" if "==" in requirement else "any version of the same CUDA major"
     return Hit(values, evidence, (Install((requirement,), reinstall=there is not None, note=note),), "damaged" if there else None)
+
+
+def _built_for(cuda: int, release: str | None) -> dict[str, str | None]:
+    """Other programs' packages for torch's CUDA, None where there is none. CuPy's were named after one release before CUDA 11."""
+    index = {11: "cu118", 12: "cu121"}.get(cuda)
+    return {
+        "cupy": f"cupy-cuda{cuda}x" if cuda >= 11 else release and f"cupy-cuda{release.replace('.', '')}",
+        "onnxruntime": "onnxruntime-gpu" if cuda == 12 else None,
+        "dgl": index and f"https://data.dgl.ai/wheels/torch-2.4/{index}/repo.html",
+    }
 
 
 def _cuda_asked_for(library: str) -> str:

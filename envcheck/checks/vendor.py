@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from envcheck.checks.answer import contained, fails, works
 from envcheck.checks.hardware import asked_of_amd, discrete_amd, discrete_intel
 from envcheck.checks.text import agreed, cite, first_of, foremost, of_symptom, of_variant, quoted, value
@@ -51,7 +54,7 @@ def rocm_gfx_unsupported(facts: Facts, matches: Matches) -> Answer:
     if no_target_served and (torch.hip or matches or any_build):
         fixes = _as_sibling(missing[0], archs, facts)
         confidence = None if matches or (torch.hip and torch.arch_list) else Confidence.LIKELY
-        return Hit(values, quoted(matches), fixes, variant=None if fixes else "none", confidence=confidence)
+        return Hit(values, quoted(matches), fixes, variant=None if fixes else _unserved(missing), confidence=confidence)
     return _gfx_said(facts, matches, targets, values) if matches else None
 
 
@@ -60,13 +63,18 @@ def _gfx_said(facts: Facts, matches: Matches, targets: tuple[str, ...], values: 
     everywhere = _every_target(facts.tables)
     if targets and not values["archs"]:  # which build it is, the tables do not know
         newer = (TorchBuild(),) if targets[0] in everywhere and facts.torch.version else ()
-        fixes = (*_as_sibling(targets[0], (), facts), *newer)
+        fixes = (*newer, *_as_sibling(targets[0], (), facts))
         values |= {"archs": " ".join(sorted(everywhere)), "source": "any published ROCm build"}
-        return Hit(values, quoted(matches), fixes, "text" if fixes or targets[0] in everywhere else "none")
+        return Hit(values, quoted(matches), fixes, "text" if fixes or targets[0] in everywhere else _unserved(targets))
     # the newest builds have code for it: an older build, which the relative's code or a newer build mends
     unknown = targets and facts.torch == TorchFacts()
-    here: tuple[Intent, ...] = (*_as_sibling(targets[0], (), facts), TorchBuild()) if unknown else ()
+    here: tuple[Intent, ...] = (TorchBuild(), *_as_sibling(targets[0], (), facts)) if unknown else ()
     return Hit(values, quoted(matches), here, "text" if targets else "unnamed")
+
+
+def _unserved(targets: Sequence[str]) -> str:
+    """The message for cards that no build serves: of GCN cards before Vega nothing is to be hoped for."""
+    return "gcn" if all(re.match(r"gfx[678]\d\d$", one) for one in targets) else "none"
 
 
 def _as_sibling(gfx: str, archs: tuple[str, ...], facts: Facts) -> tuple[SetEnv, ...]:

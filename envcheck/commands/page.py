@@ -37,6 +37,8 @@ _NOT_ITS_NAME = re.compile(r"\(\{gpus?\b")  # "({gpus} on the PCI bus)" is a num
 # Placeholder → what a page says for the hardware of the example, which a reader could take for that of this machine.
 _ANY = {"gpu": "a GPU", "gpus": "a GPU", "cpu": "this CPU", "chip": "a Mac", "models": "one model, another model", "smi": "another GPU"}
 TO_DO = "What it reports, and what to do (in order; a remark # says where a line applies)"
+_YOURS = "Its cases, with example values: `envcheck` or `envcheck diagnose LOG` has yours."
+_YOURS_OF_A_JOB = "Its cases, with example values: `envcheck fleet` has yours."
 _SEARCH = "A torch build that fits the host: `envcheck --fix-suggest` names it."
 
 
@@ -122,7 +124,8 @@ def _said(text: RuleText, by: RuleSession, system: str) -> str:
         said = answers.setdefault(tuple(ways_out(ways, [say(_SEARCH)] * again, target_tool(machine), system, say)), [])
         if reported.finding.message not in said:
             said.append(reported.finding.message)
-    return "\n".join([say(TO_DO), *("\n".join([*_messages(said, say), *lines]) for lines, said in answers.items())])
+    yours = wrapped(say(_YOURS_OF_A_JOB if text.family == "fleet" else _YOURS))
+    return "\n".join([say(TO_DO), yours, *("\n".join([*_messages(said, say), *lines]) for lines, said in answers.items())])
 
 
 def _ways(case: _Case, machine: Snapshot, by: RuleSession, intents: Sequence[Intent]) -> list[WayOut]:

@@ -120,6 +120,7 @@ To confirm:
 it.
 
 What it reports, and what to do (in order; a remark # says where a line applies)
+Its cases, with example values: `envcheck` or `envcheck diagnose LOG` has yours.
   * {thing} {version} is too old, which is a long sentence that does not fit on
     one line of eighty columns.
     or: The other {thing}.
@@ -159,6 +160,10 @@ Sources
 
 def test_page(by: RuleSession) -> None:
     assert explain("thing-too-old", by) == PAGE
+
+
+def test_the_page_of_a_rule_of_a_job_sends_to_the_command_for_jobs() -> None:
+    assert "line applies)\nIts cases, with example values: `envcheck fleet` has yours.\n" in page_of("fleet-limits-differ")
 
 
 def test_a_page_begins_with_what_is_done_on_the_system_of_its_reader(by: RuleSession) -> None:

@@ -185,7 +185,8 @@ def test_a_uuid_becomes_the_number_of_its_gpu() -> None:
     uuid = "GPU-00000000-0000-0000-0000-000000000000"
     said = f"ValueError: invalid literal for int() with base 10: '{uuid}'"
     there = {"base": "rtx4090", "set": {"gpus.devices.0.uuid": uuid, "visibility.cuda_visible_devices": uuid}, "log": said}
-    assert shell_lines("visible-devices-unreadable", there) == ["export CUDA_VISIBLE_DEVICES=0"]
+    [line] = shell_lines("visible-devices-unreadable", there)
+    assert line.startswith("export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=0    # ")
     there["set"]["gpus.devices.0.uuid"] = "GPU-1"  # type: ignore[index]
     assert shell_lines("visible-devices-unreadable", there) == []
 
