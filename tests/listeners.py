@@ -17,8 +17,8 @@ def family(root: int) -> set[int]:
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
         if name.isdecimal():
-            with suppress(OSError):
-                parents[int(name)] = int(Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[1])
+            with suppress(OSError, IndexError):  # gone, or just going
+                parents[int(name)] = int(Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[1])  # any bytes are a name
     found = {root}
     while grown := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= grown
@@ -34,14 +34,20 @@ def sockets(pid: int) -> set[str]:
     return found
 
 
-def listening(root: int) -> dict[str, str]:
-    """Local address (hex) → command line of each listener below `root` in this network namespace."""
+def listeners() -> dict[str, str]:
+    """Inode → local address (hex) of each listener in this network namespace."""
     addresses: dict[str, str] = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:] if Path(table).exists() else ():  # a kernel without IPv6
             columns = line.split()
             if columns[3] == "0A":
                 addresses[columns[9]] = columns[1].partition(":")[0]
+    return addresses
+
+
+def listening(root: int, addresses: dict[str, str] | None = None) -> dict[str, str]:
+    """Local address (hex) → command line of each listener below `root` in this network namespace, or of those given."""
+    addresses = listeners() if addresses is None else addresses
     found: dict[str, str] = {}
     for pid in family(root) if addresses else ():
         for inode in sockets(pid) & addresses.keys():
@@ -65,12 +71,19 @@ class Watch:
     def __init__(self, root: int) -> None:
         self.root = root
         self.seen: dict[str, str] = {}
+        self.failed: Exception | None = None
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.sample, daemon=True)
 
     def sample(self) -> None:
-        while not self.over.wait(0.02):
-            self.seen.update(listening(self.root))
+        known: set[str] = set()  # whose a socket is, is asked once: a walk through all processes takes longer than some listen
+        try:
+            while not self.over.wait(0.02):
+                new = {inode: address for inode, address in listeners().items() if inode not in known}
+                self.seen.update(listening(self.root, new))
+                known |= new.keys()
+        except Exception as error:  # noqa: BLE001  # told where the `with` ends: one that fell silent has seen nothing
+            self.failed = error
 
     def __enter__(self) -> Watch:
         self.thread.start()
@@ -79,6 +92,8 @@ class Watch:
     def __exit__(self, *_: object) -> None:
         self.over.set()
         self.thread.join(10)
+        if self.failed is not None:
+            raise self.failed
 
     @property
     def abroad(self) -> dict[str, str]:
