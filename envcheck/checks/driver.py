@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from envcheck.checks.answer import contained, counted, cuda_answers, cuda_code, driver_os, fails, nvidia_on_bus, wants_cuda, works
 from envcheck.checks.hardware import asked_of_amd, capability, closed, discrete_amd, gpu_nodes, heard, place, troubles
 from envcheck.checks.reinstall import default_variant
-from envcheck.checks.text import distinct, foremost, of_programs, of_symptom, of_variant, quoted, value
+from envcheck.checks.text import distinct, foremost, in_a_hosted_notebook, of_programs, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.nvml_codes import CLOSED, NO_GPU, NO_LIBRARY, NOT_FOUND, NOT_LOADED
@@ -38,9 +38,7 @@ def driver_missing(facts: Facts, matches: Matches) -> Answer:
     cards = nvidia_on_bus(system)
     if _of_another_vendor(facts) and not (cards or facts.gpus.devices):
         return None  # no driver of NVIDIA's is missing there
-    if of_variant(facts.said("torch-cuda-unavailable"), "colab", "kaggle"):
-        return None  # a hosted notebook: its runtime is of the kind without a GPU, and nobody installs a driver in it
-    if cuda_answers(facts) or contained(facts.container) or system.wsl:
+    if in_a_hosted_notebook(facts) or cuda_answers(facts) or contained(facts.container) or system.wsl:
         return None
     if system.jetson:
         return _on_jetson(matches)

@@ -24,9 +24,9 @@ _FIRST_WITH_ARRAY = {"88": "1.20", "96": "1.22"}
 
 def _for_api(matches: Matches, built_for_1: bool | None) -> str | None:
     """The NumPy that a module asks for which was compiled against a newer C API than it finds: "numpy>=1.23,<2"."""
-    built = value(matches, "built")
-    first = _FIRST_WITH_API.get(int(built, 16)) if built and re.fullmatch("0x[0-9a-f]{1,8}", built) else _FIRST_WITH_ARRAY.get(
-        value(matches, "array") or "")  # fmt: skip
+    built, first = value(matches, "built") or "", _FIRST_WITH_ARRAY.get(value(matches, "array") or "")
+    if re.fullmatch("0x[0-9a-f]{1,8}", built):
+        first = _FIRST_WITH_API.get(int(built, 16))
     if first is None:
         return None
     return f"numpy>={first}" if first.startswith("2") and not built_for_1 else f"numpy>={first},<2"

@@ -68,6 +68,11 @@ def of_symptom(facts: Facts, *ids: str) -> Matches:
     return tuple(match for match in facts.symptoms.matches if match.symptom in ids)
 
 
+def in_a_hosted_notebook(facts: Facts) -> bool:
+    """Whether a person tells of Colab or Kaggle without a GPU: nobody installs a driver there, and a card that is named is at home."""
+    return bool(of_variant(facts.said("torch-cuda-unavailable"), "colab", "kaggle"))
+
+
 def agreed(matches: Matches) -> str | None:
     """The variant that the rows of all these lines name."""
     variants = {match.variant for match in matches}

@@ -469,11 +469,15 @@ def _linux_alone(facts: Facts, matches: Matches, wanted: str) -> str | None:
     return name[0] if name and facts.system.os == "windows" and name[0].lower() in _LINUX_ALONE else None
 
 
+def _offers(matches: Matches) -> str:
+    """The list of releases that an installer was offered. What is quoted of it may be cut."""
+    return max((one.values.get("versions", "") for one in matches), key=len, default="")
+
+
 def _another_release(facts: Facts, matches: Matches, wanted: str) -> str | None:
     """The newest release that the index offers, where it offers torch to this pip and the one asked for was never published there."""
     asked = re.fullmatch(r"torch==(\d[\w.]{0,20})", wanted)
-    told = max((one.values.get("versions", "") for one in matches), key=len, default="")  # what is quoted of it may be cut
-    listed = re.findall(r"(?<![\w.])\d{1,9}(?:\.\d{1,9}){1,2}(?![\w.])", told)
+    listed = re.findall(r"(?<![\w.])\d{1,9}(?:\.\d{1,9}){1,2}(?![\w.])", _offers(matches))
     real = [one for one in listed if not older(one, "0.3")]
     if asked is None or not real or facts.tables.release(asked[1]) or asked[1] in listed or all(older(asked[1], one) for one in real):
         return None  # a list that begins later is that of a Python which came later
@@ -577,7 +581,7 @@ def _series(version: str | None) -> str | None:
 def _of_a_list(facts: Facts, matches: Matches, platform: str | None) -> str | None:
     """The Python whose first release is the oldest that was offered, where the list is PyPI's. With the first release of the tables
     more than one may begin."""
-    told = max((one.values.get("versions", "") for one in matches), key=len, default="")
+    told = _offers(matches)
     listed = re.findall(r"(?<![\w.])\d{1,2}(?:\.\d{1,2}){2}(?![\w.])", told)
     if not listed or "+" in told or value(matches, "index"):
         return None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from envcheck.checks.answer import contained, fails, works
 from envcheck.checks.hardware import asked_of_amd, discrete_amd, discrete_intel
-from envcheck.checks.text import agreed, cite, first_of, foremost, of_symptom, of_variant, quoted, value
+from envcheck.checks.text import agreed, cite, first_of, foremost, in_a_hosted_notebook, of_symptom, of_variant, quoted, value
 from envcheck.engine.intents import Intent, SetEnv, TorchBuild
 from envcheck.engine.rule import Answer, Confidence, Facts, Hit, Matches, check
 from envcheck.facts.snapshot import MpsFacts, RocmFacts, TorchFacts, XpuFacts
@@ -111,10 +111,10 @@ def rocm_build_mismatch(facts: Facts, matches: Matches) -> Answer:
         return None
     if library := value(matches, "library"):
         return Hit({"library": library}, quoted(matches), variant="library")
+    if in_a_hosted_notebook(facts):
+        return None
     # CUDA's torch, or a program of unknown torch, looked for NVIDIA's driver on a machine of which only a Radeon is known
     own = of_symptom(facts, "torch-no-driver")
-    if of_variant(facts.said("torch-cuda-unavailable"), "colab", "kaggle"):
-        return None  # the card is of the person's own computer, and the program runs in a hosted notebook
     if (asked := own or of_symptom(facts, "driver-said-missing")) and cards and not gpus and not torch.hip:
         return Hit({"gpu": cards}, quoted(asked), variant="driver", confidence=None if own else Confidence.LIKELY)
     if told := _told_of_amd(facts, matches, cards):
