@@ -13,6 +13,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from envcheck.errors import MachineFault
+from envcheck.facts.dead_mount import answers
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.snapshot import (
     WARNED,
@@ -30,7 +31,7 @@ from envcheck.facts.snapshot import (
 from envcheck.host.access import Host, RealHost
 from envcheck.host.full_folder import full_folder, has_room
 from envcheck.host.orphans import Offspring, statuses_kept
-from envcheck.host.plain_files import answers, temporary_folder
+from envcheck.host.plain_files import temporary_folder
 from envcheck.target.process import CANNOT_WRITE, Budget, Running, Target, end, finish, require_answer, require_folder, start
 from envcheck.target.sections import sections
 

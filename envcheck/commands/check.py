@@ -13,10 +13,11 @@ from envcheck.commands.configuration import rule_session, told_of
 from envcheck.commands.output import put
 from envcheck.commands.rendering import write
 from envcheck.errors import UsageError
+from envcheck.facts.dead_mount import answers
 from envcheck.facts.printable import visible
 from envcheck.host.orphans import statuses_kept
 from envcheck.host.ownership import planted
-from envcheck.host.plain_files import answers, make_folders
+from envcheck.host.plain_files import make_folders
 
 if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, TextIO
 
 from envcheck.errors import UsageError
+from envcheck.facts.dead_mount import require_answer
+from envcheck.facts.printable import one_line
 
 FILES = 100  # of one folder
 BYTES = 256 << 20  # of them all
@@ -76,7 +78,11 @@ def named(names: Sequence[str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
     files: dict[str, None] = {}
     left: dict[str, str] = {}
     for name in names:
-        if name != "-" and os.path.isdir(name):
+        if name == "-":
+            files[name] = None
+            continue
+        require_answer(name, one_line(name, 200))
+        if os.path.isdir(name):
             found, more = _logs(name)
             if not found:
                 raise UsageError(f"{name}: no log or report in this folder; name the files")

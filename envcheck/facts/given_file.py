@@ -10,6 +10,7 @@ import time
 from typing import Any, BinaryIO
 
 from envcheck.errors import UsageError
+from envcheck.facts.dead_mount import require_answer
 from envcheck.facts.printable import one_line
 
 PATIENCE_SECONDS = 60.0  # between two pieces: what writes it may be a check on another machine
@@ -18,6 +19,7 @@ PATIENCE_SECONDS = 60.0  # between two pieces: what writes it may be a check on 
 def read_given(path: str, flag: str, most_bytes: int, patience: float = PATIENCE_SECONDS) -> bytes:
     """All of it. UsageError, which begins with `flag` and the name, if it is not to be had, too large, or nothing more comes."""
     name = f"{flag} {one_line(path, 200)}"
+    require_answer(path, name)
     try:
         # A FIFO that nobody writes to would hold an ordinary open back for ever.
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
@@ -44,6 +46,7 @@ def read_given(path: str, flag: str, most_bytes: int, patience: float = PATIENCE
 def open_given(path: str, patience: float = PATIENCE_SECONDS) -> BinaryIO:
     """The same for reading in pieces. A FIFO in a folder may have no writer, or one that falls silent, and is given up then; a pipe of the
     shell's has one that is still at work."""
+    require_answer(path, one_line(path, 200))
     if not (stat.S_ISFIFO(os.stat(path).st_mode) and os.path.exists(os.path.realpath(path))):
         return open(path, "rb")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -8,7 +8,8 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 
-from envcheck.host.plain_files import answers, descriptor, real_path
+from envcheck.facts.dead_mount import answers
+from envcheck.host.plain_files import descriptor, real_path
 
 
 def foreign(path: str) -> str | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import threading
 from contextlib import suppress
+
+from envcheck.facts.dead_mount import answers
 
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
@@ -101,27 +102,6 @@ def emptied_above(path: str, limit: int) -> None:
                 os.ftruncate(file.fileno(), 0)
     except OSError:
         return
-
-
-ANSWER_SECONDS = 2.0  # a mount that is made when somebody asks for it takes one
-
-
-def answers(*paths: str) -> bool:
-    """Whether the system says anything of all these paths. Where the server of a mount is gone each question waits for ever; the thread
-    that asks is left behind."""
-    done = threading.Event()
-
-    def ask() -> None:
-        for path in paths:
-            with suppress(OSError, ValueError):
-                os.stat(path)
-        done.set()
-
-    try:
-        threading.Thread(target=ask, daemon=True, name="answers").start()
-    except RuntimeError:  # no more threads
-        return True
-    return done.wait(ANSWER_SECONDS)
 
 
 def temporary_folder() -> str:

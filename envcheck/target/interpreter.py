@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator, Mapping
 
 from envcheck.errors import UsageError
-from envcheck.host.plain_files import answers, beginning, real_path
+from envcheck.facts.dead_mount import answers
+from envcheck.host.plain_files import beginning, real_path
 from envcheck.target.process import Target
 
 ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")

@@ -18,11 +18,13 @@ from typing import Any
 import pytest
 from patients import SOON
 
+from envcheck.cli import main
 from envcheck.collect import private_folder
 from envcheck.commands.check import _check_output
 from envcheck.errors import UsageError
+from envcheck.facts import dead_mount
 from envcheck.facts.snapshot import SystemFacts
-from envcheck.host import access, plain_files
+from envcheck.host import access
 from envcheck.host.access import RealHost, run_command
 from envcheck.options import parse
 from envcheck.probes.system import probe
@@ -81,7 +83,7 @@ def dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         return asked(path, *rest, **more)
 
     monkeypatch.setattr(os, "stat", stat)
-    monkeypatch.setattr(plain_files, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(dead_mount, "ANSWER_SECONDS", 0.05)
     yield folder
     end.set()
 
@@ -102,6 +104,12 @@ def test_a_mount_that_does_not_answer_is_not_waited_for(dead: Path, tmp_path: Pa
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="no environment to examine"):
         choose(None, {"VIRTUAL_ENV": f"{dead}/venv", "PATH": f"{dead}/bin", "HOME": str(tmp_path), "PYENV_ROOT": f"{dead}/pyenv"})
+
+
+@pytest.mark.parametrize("line", ["diagnose {}", "--facts {}", "plan -r {}", "--config {}"])
+def test_a_named_file_on_a_mount_that_does_not_answer_is_refused(dead: Path, capsys: pytest.CaptureFixture[str], line: str) -> None:
+    assert main(line.format(f"{dead}/file").split()) == 2
+    assert "the file system that it is on does not answer" in capsys.readouterr().err
 
 
 def private_folder_removed() -> str:
