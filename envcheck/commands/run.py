@@ -170,7 +170,7 @@ def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
         signals.restore()
         raise
     outputs.started(process.pid, files)
-    status = process.returncode = os.waitstatus_to_exitcode(signals.pass_on(process.pid, outputs.resize))
+    status = process.returncode = os.waitstatus_to_exitcode(signals.pass_on(process.pid, outputs.resize, outputs.drain))
     code = 128 - status if status < 0 else status
     signals.close(status)
     outputs.finish()

@@ -59,8 +59,8 @@ class Signals:
             signal.signal(one, signal.SIG_IGN if handler is signal.SIG_IGN else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
-    def pass_on(self, pid: int, resize: Callable[[], bool]) -> int:
-        """The wait status of the command, when it has ended."""
+    def pass_on(self, pid: int, resize: Callable[[], bool], drain: Callable[[], None]) -> int:
+        """The wait status of the command, when it has ended. `drain` is called before we stop with it."""
         import select
 
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask - {signal.SIGCHLD})
@@ -68,7 +68,7 @@ class Signals:
         poller.register(self._wake, select.POLLIN)
         if self._witness.told is not None:
             poller.register(self._witness.told, select.POLLIN)
-        while (status := self._look(pid)) is None:
+        while (status := self._look(pid, drain)) is None:
             told = self._witness.told
             if self._wake in dict(poller.poll(self._milliseconds())):
                 for number in os.read(self._wake, 4096):
@@ -105,9 +105,8 @@ class Signals:
         if number in (signal.SIGTSTP, signal.SIGCONT):  # each takes the other back where that is pending
             self._told_to_stop = number == signal.SIGTSTP
             self._waiting = [one for one in self._waiting if one[0] not in (signal.SIGTSTP, signal.SIGCONT)]
-        elif number == signal.SIGWINCH and resize():
-            _send(pid, number)  # once more: when its own came, its terminal had the old size
-            return
+        elif number == signal.SIGWINCH and resize():  # once more to all: when theirs came, their terminal had the old size
+            os.killpg(0, number)  # finds us with nothing to resize
         self._waiting.append((number, now))
 
     def _decide(self, pid: int) -> None:
@@ -129,7 +128,7 @@ class Signals:
             since.append(self._stopped_at)
         return max(0.0, min(since) + PATIENCE_SECONDS - time.monotonic()) * 1000 + 1 if since else None
 
-    def _look(self, pid: int) -> int | None:
+    def _look(self, pid: int, drain: Callable[[], None]) -> int | None:
         while True:
             found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if not found:
@@ -139,6 +138,7 @@ class Signals:
             self._stopped, self._stopped_at = os.WSTOPSIG(status) if os.WIFSTOPPED(status) else 0, time.monotonic()
         # A terminal stops and continues us with it; we may be the first to run again. Nobody told us of a stop of its own.
         if self._stopped and (self._told_to_stop or time.monotonic() >= self._stopped_at + PATIENCE_SECONDS):
+            drain()
             self._stop(self._stopped, pid)
         return None
 

@@ -16,6 +16,7 @@ import os
 import stat
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -27,6 +28,7 @@ HEAD = 1 << 18  # and of its beginning, where the first error often stands
 CHUNK = 1 << 16
 EXTPROC = 0o200000  # asm-generic/termbits.h; termios has it from Python 3.13 on
 TIOCPKT_IOCTL = 64  # asm-generic/ioctls.h
+DRAIN_SECONDS = 0.5  # for the last words before a stop: whoever reads them may have stopped too (Ctrl-S)
 QUIET_MS = 100  # a stream that is silent for so long after the command has ended is held open by somebody else
 
 
@@ -61,6 +63,7 @@ class Copy:
         self.kept = Kept()
         self.open = True
         self.closed = False  # by all who had it
+        self.busy = threading.Lock()  # held while something is on its way
 
     def _pair(self, _sink: int) -> tuple[int, int]:
         return os.pipe()
@@ -72,7 +75,18 @@ class Copy:
             self.open = self._pass(ended)
         finally:  # whatever happened: a stream that nobody reads must not stay open
             if not self.open:
-                os.close(self.source)
+                with self.busy:
+                    os.close(self.source)
+                    self.source = -1
+
+    def idle(self) -> bool:
+        """Whether all that was written is passed on."""
+        if not self.busy.acquire(timeout=DRAIN_SECONDS):
+            return False
+        try:
+            return self.source < 0 or not _readable(self.source)
+        finally:
+            self.busy.release()
 
     def let_go(self) -> None:
         """Who reads it meets its end."""
@@ -93,9 +107,13 @@ class Copy:
             if ended is not None and ended in events:
                 poller.unregister(ended)
                 patience = QUIET_MS
-            if self.sink in events or (self.source in events and not self._step()):
+            if self.sink in events or (self.source in events and not self._step_on()):
                 return False
         return True
+
+    def _step_on(self) -> bool:
+        with self.busy:
+            return self._step()
 
     def _step(self) -> bool:
         data = os.read(self.source, CHUNK)
@@ -164,15 +182,18 @@ class Screen(Copy):
         except (OSError, termios.error):  # closed, or not our controlling terminal
             return
 
-    def resize(self) -> None:
-        """Give it the size of the real terminal."""
+    def resize(self) -> bool:
+        """Give it the size of the real terminal. Whether it had another."""
         import fcntl
         import termios
 
         try:
-            fcntl.ioctl(self.source, termios.TIOCSWINSZ, fcntl.ioctl(self.sink, termios.TIOCGWINSZ, bytes(8)))
+            size, real = (fcntl.ioctl(one, termios.TIOCGWINSZ, bytes(8)) for one in (self.source, self.sink))
+            if size != real:
+                fcntl.ioctl(self.source, termios.TIOCSWINSZ, real)
+            return size != real
         except OSError:
-            return
+            return False
 
 
 class Written:
@@ -283,11 +304,15 @@ class Outputs:
             os.close(given)  # type: ignore[arg-type]
 
     def resize(self) -> bool:
-        """Pass the terminal's size on; False where the command has no pseudo-terminal."""
-        screens = [one for one in self.copies if isinstance(one, Screen)]
-        for one in screens:
-            one.resize()
-        return bool(screens)
+        """Pass the terminal's size on. Whether a pseudo-terminal of the command had another."""
+        return any([one.resize() for one in self.copies if isinstance(one, Screen)])
+
+    def drain(self) -> None:
+        """The command has stopped: what it wrote and the modes that it left are passed on before we stop, as far as that does not last."""
+        until = time.monotonic() + DRAIN_SECONDS
+        for copy, thread in zip(self.copies, self._threads, strict=True):
+            while thread.is_alive() and not copy.idle() and time.monotonic() < until:
+                time.sleep(0.001)
 
     def finish(self) -> None:
         """The command has ended: pass on its last words, however long their reader takes.
@@ -323,6 +348,14 @@ def write(descriptor: int, data: bytes) -> bool:
         except OSError:
             return False
     return True
+
+
+def _readable(descriptor: int) -> bool:
+    import select
+
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return any(events & select.POLLIN for _, events in poller.poll(0))
 
 
 def say(text: str) -> None:
