@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -204,9 +205,22 @@ def asked(question: Callable[[], str], seconds: float) -> str | None:
                 os.waitpid(pid, os.WNOHANG)
 
 
+def foreground(terminal: int) -> int | None:
+    """The group that has this terminal; 0 where it does not control us, and so whoever has it open; None where it is gone."""
+    try:
+        return os.tcgetpgrp(terminal)
+    except OSError as error:
+        return 0 if error.errno == errno.ENOTTY else None
+
+
+def may_set(terminal: int) -> bool:
+    """Whether we may set its modes and take its keys: in the background that stops us."""
+    return foreground(terminal) in (0, os.getpgrp())
+
+
 def _in_the_foreground() -> bool:
     try:
         with open("/dev/tty", "rb", buffering=0) as terminal:
-            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+            return may_set(terminal.fileno())
     except OSError:
         return False

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
+from envcheck.commands.beside import foreground, may_set
 from envcheck.facts.record import record
 
 FIRST_MS, LAST_MS = 20, 500  # between two looks, where keys wait for somebody else
@@ -40,9 +41,9 @@ def serve(screen: Served, command: int, ended: int) -> None:
     """Until the descriptor `ended` hangs up."""
     calls = _CALLS.get(platform.machine())
     try:
-        os.tcgetpgrp(screen.terminal)  # it is the one that controls us
         # Opened anew: a read that comes too late must not wait, and the flag of ours is that of all who share the terminal.
-        keys = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)  # also that of another user (su)
+        path = "/dev/tty" if foreground(screen.terminal) else f"/proc/self/fd/{screen.terminal}"  # the first also as another user (su)
+        keys = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError:
         return
     try:
@@ -72,7 +73,7 @@ def _move(keys: int, screen: Served) -> bool:
     import termios
 
     with suppress(OSError, termios.error):
-        if os.tcgetpgrp(keys) == os.getpgrp():
+        if may_set(keys):
             end: bytes = termios.tcgetattr(keys)[6][termios.VEOF]
             os.write(screen.source, os.read(keys, 4096) or end)
             return True

@@ -59,7 +59,7 @@ class Signals:
             signal.signal(one, signal.SIG_IGN if handler is signal.SIG_IGN else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
-    def pass_on(self, pid: int, resize: Callable[[], bool], drain: Callable[[], None]) -> int:
+    def pass_on(self, pid: int, resize: Callable[[], None], drain: Callable[[], None]) -> int:
         """The wait status of the command, when it has ended. `drain` is called before we stop with it."""
         import select
 
@@ -97,7 +97,7 @@ class Signals:
             signal.signal(one, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
-    def _take(self, number: int, pid: int, resize: Callable[[], bool]) -> None:
+    def _take(self, number: int, pid: int, resize: Callable[[], None]) -> None:
         now = time.monotonic()
         if number == signal.SIGCHLD or (number == signal.SIGCONT and now < self._continued_by_us):
             return
@@ -105,8 +105,8 @@ class Signals:
         if number in (signal.SIGTSTP, signal.SIGCONT):  # each takes the other back where that is pending
             self._told_to_stop = number == signal.SIGTSTP
             self._waiting = [one for one in self._waiting if one[0] not in (signal.SIGTSTP, signal.SIGCONT)]
-        elif number == signal.SIGWINCH and resize():  # once more to all: when theirs came, their terminal had the old size
-            os.killpg(0, number)  # finds us with nothing to resize
+        elif number == signal.SIGWINCH:
+            resize()
         self._waiting.append((number, now))
 
     def _decide(self, pid: int) -> None:

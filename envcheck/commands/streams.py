@@ -13,14 +13,17 @@ Where the command closes a stream and goes on, we close ours: who reads it meets
 from __future__ import annotations
 
 import os
+import re
+import signal
 import stat
 import sys
 import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
-from envcheck.commands.beside import descriptors, fork, goes_on, keep_only
+from envcheck.commands.beside import descriptors, foreground, fork, goes_on, keep_only, may_set
 from envcheck.commands.output import for_log
 
 KEEP = 1 << 20  # bytes of the end of a stream that are kept for the diagnosis
@@ -28,6 +31,11 @@ HEAD = 1 << 18  # and of its beginning, where the first error often stands
 CHUNK = 1 << 16
 EXTPROC = 0o200000  # asm-generic/termbits.h; termios has it from Python 3.13 on
 TIOCPKT_IOCTL = 64  # asm-generic/ioctls.h
+TIOCGDEV = 0x80045432
+LOOK_MS = 200  # between two looks at a terminal, which tells nobody of its modes and not always of its size
+MOST_READS = 16  # what a pseudo-terminal holds
+# In what was written to a terminal that makes CR LF of LF: the sign of a program that thinks it raw. Colours are none.
+_RAW = re.compile(rb"\r\r\n|\x1b(?!\[[\d;]{0,40}[mK])|[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 DRAIN_SECONDS = 0.5  # for the last words before a stop: whoever reads them may have stopped too (Ctrl-S)
 QUIET_MS = 100  # a stream that is silent for so long after the command has ended is held open by somebody else
 
@@ -55,6 +63,8 @@ class Kept:
 
 class Copy:
     """A stream that passes through us on its way to `sink`. OSError if there are no descriptors for it."""
+
+    waits_ms: int | None = None  # for something to come, before another look
 
     def __init__(self, sink: int) -> None:
         self.source, self.given = self._pair(sink)  # where we read what the command writes there
@@ -102,14 +112,19 @@ class Copy:
         poller.register(self.sink, 0)  # tells no more than that the reader is gone
         if ended is not None:
             poller.register(ended, 0)
-        patience = None
-        while events := dict(poller.poll(patience)):
+        patience = self.waits_ms
+        while (events := dict(poller.poll(patience))) or patience != QUIET_MS:
+            if not events:
+                self._look()
             if ended is not None and ended in events:
                 poller.unregister(ended)
                 patience = QUIET_MS
             if self.sink in events or (self.source in events and not self._step_on()):
                 return False
         return True
+
+    def _look(self) -> None:
+        """Nothing came for a while."""
 
     def _step_on(self) -> bool:
         with self.busy:
@@ -129,23 +144,34 @@ class Copy:
 
 
 class Screen(Copy):
-    """A pseudo-terminal for output that passes through us to the real one.
+    """A pseudo-terminal for output that passes through us to the real one, and has its modes.
 
     It is told to leave keys alone (EXTPROC): the real terminal has echoed and edited them, and each change of the modes is told to us.
+    It makes CR LF of LF by itself, so that a line stays one when the real terminal is set raw before the line is passed on. Where the
+    real one makes it again, we take it back.
     """
+
+    waits_ms: int | None = LOOK_MS
+    leads = True  # we belong to whoever has the terminal
 
     def _pair(self, sink: int) -> tuple[int, int]:
         import fcntl
         import termios
 
         source, given = os.openpty()
+        self.tells = sys.platform == "linux"  # a byte before what it gives
+        self.extproc = EXTPROC if self.tells else 0
         try:
             modes = termios.tcgetattr(sink)
-            modes[1] &= ~termios.OPOST  # the real terminal makes CR LF of LF
-            modes[3] |= EXTPROC if sys.platform == "linux" else 0
+            self.found = modes[3] & self.extproc  # it was there before us
+            self.cooked = _makes_lines(modes)
+            self.late = self.sure = False  # it was set raw before we passed this on; it is raw for what comes
+            self.ours = False  # the change that we are told of
+            modes[3] |= self.extproc
             termios.tcsetattr(given, termios.TCSANOW, modes)
             self.modes = termios.tcgetattr(given)
-            self.tells = sys.platform == "linux"  # a byte before what it gives
+            self.size = fcntl.ioctl(sink, termios.TIOCGWINSZ, bytes(8))
+            fcntl.ioctl(source, termios.TIOCSWINSZ, self.size)
             if self.tells:
                 fcntl.ioctl(source, termios.TIOCPKT, (1).to_bytes(4, sys.byteorder))
         except (OSError, termios.error):
@@ -155,45 +181,112 @@ class Screen(Copy):
         self.place = os.fstat(given).st_rdev
         return source, given
 
+    def _look(self) -> None:
+        self.sure = True
+        self._follow(told=False)
+        self.resize()
+
     def _step(self) -> bool:
+        kind, data = self._read()
+        while data.endswith(b"\r") and _readable(self.source):  # the LF that was made with it
+            more, rest = self._read()
+            kind, data = kind | more, data + rest
+        self._follow(bool(kind & TIOCPKT_IOCTL))
+        if not (kind or data):
+            self.resize()  # a last wish
+            return False
+        return not data or self._on(data)
+
+    def _read(self) -> tuple[int, bytes]:
         try:
             data = os.read(self.source, CHUNK)
         except OSError:  # EIO: nobody holds the other side any more
             data = b""
-        kind, data = (data[0], data[1:]) if self.tells and data else (0, data)
-        self._follow(bool(kind & TIOCPKT_IOCTL))
-        return bool(kind or data) and (not data or self._on(data))
+        return (data[0], data[1:]) if self.tells and data else (0, data)
+
+    def _on(self, data: bytes) -> bool:
+        lines = data.replace(b"\r\n", b"\n")
+        self.kept.take(lines)
+        if self.late and (raw := _RAW.search(data)):
+            data = data[: raw.start()] + data[raw.start() :].replace(b"\r\n", b"\n")
+            self.sure = self.sure or raw[0] != b"\r\r\n"
+        return write(self.sink, lines if self.cooked else data)
 
     def _follow(self, told: bool) -> None:
         """Programs that fill the screen (curses) or hide what is typed set the modes of keys on stdout: they are meant for the terminal
-        that has the keys."""
+        that has the keys. Others set them there, and ask for them on stdout."""
         import termios
 
         try:
-            modes = termios.tcgetattr(self.source)
-            if (told or modes != self.modes) and os.tcgetpgrp(self.sink) == os.getpgrp():
-                self.modes, real = modes, termios.tcgetattr(self.sink)
-                output = modes[1] & ~termios.OPOST | real[1] & termios.OPOST
-                keys = modes[3] & ~EXTPROC if self.tells else modes[3]
-                termios.tcsetattr(self.sink, termios.TCSANOW, [modes[0], output, real[2], keys, *real[4:6], modes[6]])
-            if self.tells and not modes[3] & EXTPROC:  # `stty sane`
-                modes[3] |= EXTPROC
-                termios.tcsetattr(self.source, termios.TCSANOW, modes)
-        except (OSError, termios.error):  # closed, or not our controlling terminal
+            modes, real = termios.tcgetattr(self.source), termios.tcgetattr(self.sink)
+            theirs = modes != self.modes or (told and not self.ours)
+            self.ours = self.ours and not told
+            self.late = not theirs and _makes_lines(modes) and not _makes_lines(real)
+            free = self.leads and may_set(self.sink)
+            if free and theirs and _makes_lines(modes) and not _makes_lines(real):
+                self._pass_raw()
+                modes = termios.tcgetattr(self.source)
+            if free:
+                real = self._set_real(modes if theirs else real, real)
+            self.cooked = _makes_lines(real)
+            self.sure = self.sure and not self.cooked
+            self._set_ours(modes, real, theirs and not free)
+        except (OSError, termios.error):  # closed
             return
 
-    def resize(self) -> bool:
-        """Give it the size of the real terminal. Whether it had another."""
+    def _pass_raw(self) -> None:
+        """What was written before the terminal left its raw modes."""
+        for _ in range(MOST_READS):
+            if not _readable(self.source):
+                break
+            if data := self._read()[1]:
+                self._on(data)
+
+    def _set_real(self, wanted: list[Any], real: list[Any]) -> list[Any]:
+        import termios
+
+        keys = wanted[3] & ~self.extproc | self.found  # also where the command has set there what it was told here
+        wanted = [*wanted[:2], real[2], keys, *real[4:6], wanted[6]]
+        if wanted != real:
+            termios.tcsetattr(self.sink, termios.TCSANOW, wanted)
+        return wanted
+
+    def _set_ours(self, modes: list[Any], real: list[Any], open_wish: bool) -> None:
+        """`open_wish`: what the command has set here, the terminal still has to get, when we are in its foreground."""
+        import termios
+
+        base = modes if open_wish else real
+        output = modes[1] if self.late and not self.sure else real[1]
+        wanted = [base[0], output, modes[2], base[3] | self.extproc, *modes[4:6], base[6]]
+        if wanted != modes and termios.tcgetattr(self.source) == modes:  # else the command was faster
+            termios.tcsetattr(self.source, termios.TCSANOW, wanted)
+            self.ours, modes = True, wanted
+        if not open_wish:
+            self.modes = modes
+
+    def leave(self) -> None:
+        """The real terminal keeps nothing of ours."""
+        import termios
+
+        with suppress(OSError, termios.error):
+            if may_set(self.sink):
+                real = termios.tcgetattr(self.sink)
+                self._set_real(real, real)
+
+    def resize(self) -> None:
+        """Both have the size that one of them was given. Who met the signal with the old one gets it once more."""
         import fcntl
         import termios
 
-        try:
-            size, real = (fcntl.ioctl(one, termios.TIOCGWINSZ, bytes(8)) for one in (self.source, self.sink))
-            if size != real:
+        with suppress(OSError, ValueError):  # closed
+            ours, real = (fcntl.ioctl(one, termios.TIOCGWINSZ, bytes(8)) for one in (self.source, self.sink))
+            if real != self.size:
+                self.size = real
                 fcntl.ioctl(self.source, termios.TIOCSWINSZ, real)
-            return size != real
-        except OSError:
-            return False
+                os.killpg(foreground(self.sink) or os.getpgrp(), signal.SIGWINCH)
+            elif ours != self.size:  # `stty cols 99 <&1`
+                self.size = ours
+                fcntl.ioctl(self.sink, termios.TIOCSWINSZ, ours)
 
 
 class Written:
@@ -228,6 +321,7 @@ class Outputs:
         self.given: dict[int, int | None] = {1: None, 2: None}  # what the command gets there; None: what we have there
         self.copies: list[Copy] = []
         self.files: list[Written] = []
+        self.unseen = ""  # why some of the output is not copied, where somebody may wonder
         self._threads: list[threading.Thread] = []
         self._command = 0
         self._named: set[object] = set()  # files of ours
@@ -236,19 +330,21 @@ class Outputs:
         places: dict[tuple[int, int, int], int | None] = {}
         for number in (1, 2):
             if os.get_inheritable(number):
-                status = os.fstat(number)
+                status = _fstat(number)
                 place = (status.st_dev, status.st_ino, status.st_rdev)
                 if place not in places:
                     places[place] = self._arrange(number, status.st_mode)
                 elif places[place] is not None:
                     self.copies[-1].numbers.append(number)
                 self.given[number] = places[place]
-        self.resize()
 
     def _arrange(self, number: int, mode: int) -> int | None:
         """The descriptor that stands for this one of ours; None where the command gets ours."""
         try:
             if os.isatty(number):
+                if _is_another_screen(number):
+                    self.unseen = "it goes to a terminal of another envcheck run, which explains it"
+                    return None
                 copy: Copy = Screen(number)
             elif stat.S_ISREG(mode):
                 self.files.append(Written(number))
@@ -303,9 +399,11 @@ class Outputs:
         for given in {*self.given.values()} - {None}:
             os.close(given)  # type: ignore[arg-type]
 
-    def resize(self) -> bool:
-        """Pass the terminal's size on. Whether a pseudo-terminal of the command had another."""
-        return any([one.resize() for one in self.copies if isinstance(one, Screen)])
+    def resize(self) -> None:
+        """Pass the terminal's size on."""
+        for one in self.copies:
+            if isinstance(one, Screen):
+                one.resize()
 
     def drain(self) -> None:
         """The command has stopped: what it wrote and the modes that it left are passed on before we stop, as far as that does not last."""
@@ -322,6 +420,9 @@ class Outputs:
         os.close(self._running)
         for thread in self._threads:
             thread.join()
+        for one in self.copies:
+            if isinstance(one, Screen):
+                one.leave()
         left = [one for one in self.copies if one.open]
         if left and fork() == 0:
             try:
@@ -348,6 +449,36 @@ def write(descriptor: int, data: bytes) -> bool:
         except OSError:
             return False
     return True
+
+
+def _is_another_screen(number: int) -> bool:
+    """A Screen of an `envcheck run` around us: it serves its modes and keys itself, and would not see who reads behind another one."""
+    import termios
+
+    try:
+        return sys.platform == "linux" and foreground(number) == 0 and bool(termios.tcgetattr(number)[3] & EXTPROC)
+    except termios.error:
+        return False
+
+
+def _fstat(number: int) -> os.stat_result:
+    """/dev/tty is the terminal that it stands for, where that is stdout or stderr."""
+    import fcntl
+
+    status = os.fstat(number)
+    if sys.platform == "linux" and status.st_rdev == os.makedev(5, 0):
+        with suppress(OSError):
+            device = int.from_bytes(fcntl.ioctl(number, TIOCGDEV, bytes(4)), sys.byteorder)
+            return next((one for one in map(os.fstat, (1, 2)) if one.st_rdev == device), status)
+    return status
+
+
+def _makes_lines(modes: list[Any]) -> bool:
+    """CR LF of LF."""
+    import termios
+
+    lines = termios.OPOST | termios.ONLCR
+    return bool(modes[1] & lines == lines)
 
 
 def _readable(descriptor: int) -> bool:
@@ -409,6 +540,9 @@ def _copy_on(copies: list[Copy]) -> None:
     """In a process of its own, which holds nothing else open and which no signal to the job's group ends."""
     os.setsid()
     keep_only({descriptor for one in copies for descriptor in (one.source, one.sink)})
+    for one in copies:
+        if isinstance(one, Screen):
+            one.leads, one.waits_ms = False, None
     threads = [threading.Thread(target=one.run) for one in copies]
     for thread in threads:
         thread.start()
