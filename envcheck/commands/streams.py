@@ -227,7 +227,7 @@ class Screen(Copy):
                 self._pass_raw()
                 modes = termios.tcgetattr(self.source)
             if free:
-                real = self._set_real(modes if theirs else real, real)
+                real = self._set_real(self._wish(modes, real) if theirs else real, real)
             self.cooked = _makes_lines(real)
             self.sure = self.sure and not self.cooked
             self._set_ours(modes, real, theirs and not free)
@@ -242,14 +242,27 @@ class Screen(Copy):
             if data := self._read()[1]:
                 self._on(data)
 
+    def _wish(self, modes: list[Any], real: list[Any]) -> list[Any]:
+        """What has changed here, and no more: who set them may have read old ones here. What is set once more is meant where it is on."""
+        wanted = list(real)
+        for place in (0, 1, 3):
+            changed = modes[place] ^ self.modes[place]
+            if place == 1 or modes == self.modes:
+                changed |= modes[place]
+            wanted[place] = real[place] & ~changed | modes[place] & changed
+        if modes[6] != self.modes[6]:
+            wanted[6] = modes[6]
+        return wanted
+
     def _set_real(self, wanted: list[Any], real: list[Any]) -> list[Any]:
         import termios
 
         keys = wanted[3] & ~self.extproc | self.found  # also where the command has set there what it was told here
-        wanted = [*wanted[:2], real[2], keys, *real[4:6], wanted[6]]
-        if wanted != real:
-            termios.tcsetattr(self.sink, termios.TCSANOW, wanted)
-        return wanted
+        wanted = [*wanted[:3], keys, *wanted[4:]]
+        if wanted == real:
+            return real
+        termios.tcsetattr(self.sink, termios.TCSANOW, wanted)
+        return termios.tcgetattr(self.sink)
 
     def _set_ours(self, modes: list[Any], real: list[Any], open_wish: bool) -> None:
         """`open_wish`: what the command has set here, the terminal still has to get, when we are in its foreground."""

@@ -432,10 +432,52 @@ def test_on_a_terminal_the_size_follows(on_terminal: Callable[..., Terminal], tm
         "import os, signal; signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGWINCH])\n"  # kept until it is waited for
         "while True: print('size', *os.get_terminal_size(1), flush=True); signal.sigwait([signal.SIGWINCH])"
     )
-    shell = on_terminal(f"run {sys.executable} size.py")
+    shell = on_terminal(f"run sh -c '{sys.executable} size.py; :'")  # not the command itself, which may be a launcher
     shell.until("size 77 33\r\n")
-    shell.resize(44, 99)
-    shell.until("size 99 44\r\n")
+    for columns in range(90, 100):
+        shell.resize(44, columns)
+        shell.until(f"size {columns} 44\r\n")
+
+
+def test_what_is_written_and_set_on_a_terminal_is_what_it_is_without_us(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    raw = "import os, tty; [os.write(1, b'line\\n') for _ in range(500)]; tty.setraw(0)"
+    (tmp_path / "all.sh").write_text(
+        "for number in 1 2 3; do echo to stdout; echo to stderr >&2; done\n"
+        f'{sys.executable} -c "{raw}"; stty sane; echo cooked\n'
+        "stty -opost <&1; sleep 0.1; printf 'a\\nb\\nc\\n'; stty opost <&1; printf 'd\\ne\\n'\n"
+        'S=$(stty -g <&2); stty "$S"; stty cols 99 <&1\n'
+    )
+    shell = on_terminal("run sh all.sh >/dev/tty; stty -a; echo; echo done")
+    shell.until(r"stated\r\n")
+    assert shell.until("(?=line)") == "to stdout\r\nto stderr\r\n" * 3, "two names of one terminal"
+    assert shell.until("cooked\r\n") == "line\r\n" * 500 + "cooked\r\n"
+    assert shell.until("e\r\n") == "a\nb\nc\nd\r\ne\r\n"
+    left = shell.until("done")
+    assert all(word in left for word in ("-extproc", "opost", "columns 99", " icanon", " echo ", " icrnl"))
+
+
+def test_what_was_written_and_set_before_a_stop_comes_before_the_prompt(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    (tmp_path / "leave.py").write_text(
+        "import os, signal, termios, tty\nbefore = termios.tcgetattr(1); tty.setcbreak(1)\n"
+        "os.write(1, b'x' * 30000 + b' left'); termios.tcsetattr(1, termios.TCSADRAIN, before); os.kill(0, signal.SIGTSTP)\n"
+    )
+    shell = on_terminal(f"run {sys.executable} leave.py; stty -a; echo stopped; fg; echo rc $?")
+    before = shell.until("stopped\r\n")
+    assert "x left" in before and " echo " in before
+    shell.until("rc 0")
+
+
+def test_a_run_within_a_run_hides_what_is_typed_and_gets_its_keys(
+    on_terminal: Callable[..., Terminal], command: Callable[..., list[str]], tmp_path: Path
+) -> None:
+    if platform.machine() not in keys._CALLS or not Path("/proc/self/syscall").exists():
+        pytest.skip("the kernel does not tell who waits")
+    (tmp_path / "ask.sh").write_text("stty -echo <&1; echo hidden; read word <&2; stty echo <&1; echo ${#word}; exit 3")
+    shell = on_terminal(f"run sh -c '{' '.join(command('sh', 'ask.sh'))}; echo rc $?'")
+    shell.until("hidden\r\n")
+    shell.type("secret\n")
+    said = shell.until("rc 3")
+    assert "secret" not in said and "6\r\n" in said and "its output was not seen here" in said
 
 
 def test_keys_for_signals_come_once(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
