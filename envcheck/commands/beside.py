@@ -56,6 +56,12 @@ def goes_on(pid: int) -> bool:
     return bool(fields) and fields[0] not in "ZX" and not int(fields[6]) & PF_EXITING
 
 
+def may_stop_yet(pid: int, group: int) -> bool:
+    """Whether it is of the group that was stopped, and runs. False if not known."""
+    fields = _stat(pid)
+    return bool(fields) and fields[0] not in "tTZX" and int(fields[2]) == group
+
+
 def _stat(pid: int) -> list[str]:
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:

@@ -62,7 +62,7 @@ def _serve(screen: Served, command: int, ended: int, keys: int, calls: dict[int,
         poller.register(ended, 0)
     while dict(wait.poll()) == {keys: select.POLLIN}:
         began = time.monotonic()
-        moved = any(_waits(pid, screen.place, calls) for pid in _family(command)) and _move(keys, screen)
+        moved = any(_waits(pid, screen.place, calls) for pid in family(command)) and _move(keys, screen)
         pause = FIRST_MS if moved else min(2 * pause, LAST_MS)
         if end.poll(max(pause, SHARE * 1000 * (time.monotonic() - began))):
             return
@@ -80,7 +80,7 @@ def _move(keys: int, screen: Served) -> bool:
     return False
 
 
-def _family(command: int) -> Iterator[int]:
+def family(command: int) -> Iterator[int]:
     """The command and what it started."""
     found = [command]
     for pid in found:

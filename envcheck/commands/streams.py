@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from envcheck.commands.beside import descriptors, foreground, fork, goes_on, keep_only, may_set
+from envcheck.commands.beside import descriptors, foreground, fork, goes_on, keep_only, may_set, may_stop_yet
 from envcheck.commands.output import for_log
 
 KEEP = 1 << 20  # bytes of the end of a stream that are kept for the diagnosis
@@ -420,7 +420,11 @@ class Outputs:
 
     def drain(self) -> None:
         """The command has stopped: what it wrote and the modes that it left are passed on before we stop, as far as that does not last."""
-        until = time.monotonic() + DRAIN_SECONDS
+        from envcheck.commands.keys import family
+
+        until, us = time.monotonic() + DRAIN_SECONDS, os.getpgrp()
+        while time.monotonic() < until and any(may_stop_yet(pid, us) for pid in family(self._command)):
+            time.sleep(0.005)  # what it started may still be leaving its screen
         for copy, thread in zip(self.copies, self._threads, strict=True):
             while thread.is_alive() and not copy.idle() and time.monotonic() < until:
                 time.sleep(0.001)

@@ -461,7 +461,7 @@ def test_what_was_written_and_set_before_a_stop_comes_before_the_prompt(on_termi
         "import os, signal, termios, tty\nbefore = termios.tcgetattr(1); tty.setcbreak(1)\n"
         "os.write(1, b'x' * 30000 + b' left'); termios.tcsetattr(1, termios.TCSADRAIN, before); os.kill(0, signal.SIGTSTP)\n"
     )
-    shell = on_terminal(f"run {sys.executable} leave.py; stty -a; echo stopped; fg; echo rc $?")
+    shell = on_terminal(f"run sh -c '{sys.executable} leave.py; :'; stty -a; echo stopped; fg; echo rc $?")
     before = shell.until("stopped\r\n")
     assert "x left" in before and " echo " in before
     shell.until("rc 0")
