@@ -1,7 +1,7 @@
 """Secrets that people read out: a number or a code of letters that opens something, and the answer to a question that an account asks.
 
-A number tells nothing by itself. It is a secret behind a word that names no other code (PIN, PUK), behind a word for a code and what that opens,
-in whichever order a language has them, and behind a word for a code in a sentence that has told a secret already."""
+A number tells nothing by itself. It is a secret behind a word that names no other code (PIN, PUK), behind a word for a code and what that
+opens, in whichever order a language has them, and behind a word for a code in a sentence that has told a secret already."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ NUMBER = re.compile(
     r"(\d{4,8}|\d{3}[\x20-]\d{3})(?![A-Za-z0-9_-]|[.,:]\d)"
 )
 # Eight digits that unlock a SIM: nothing else is called that, whatever words stand between
-PUK = re.compile(r"((?<![A-Za-z0-9_-])(?:PUK|Puk|ПУК)[^\W\d_]{0,8}[^\n\d]{0,48}?(?<![\w.]))(?:\d{8}|\d{4}\x20\d{4})(?![\w-]|[.,:]\d)")
+PUK = re.compile(
+    r"((?<![A-Za-z0-9_-])(?:PUK|Puk|ПУК)(?![A-ZА-Я])[^\W\d_]{0,8}[^\n\d]{0,48}?(?<![\w.]))(?:\d{8}|\d{4}\x20\d{4})(?![\w-]|[.,:]\d)"
+)
 BARE_CODE = re.compile(
     r"((?<![\w-])(?i:the|my|your|sms|text|access|login|door|new)\s(?i:code)\s(?:is|was)\s(?:now\s)?[\"']?|(?<![\w-])(?i:il|tu|su|mi|o|seu|meu|votre|mon|le|ihr|dein|mein|der|de|din|kod|koden|twój)\s"
     r"(?i:code|código|codice|kod|kode|koodi|koden)\s(?:is|ist|lautet|est|es|é|è|to|je|er|är|on)\s[\"']?|(?<!\w)(?i:код)(?:\s(?:это|такой)|(?:\s(?:из|от|для|по)\s\S{1,12}){0,2}\s?[:—–-])?\s)(\d{4,8})(?![\w.-])"
@@ -48,7 +50,10 @@ def is_bare_code(found: re.Match[str]) -> bool:
 
 _WORD = re.compile(rf"(?i:{any_of(CODE)})[^\W\d_]{{0,8}}(?![\w(=\[/\\@.])")
 # As far as the value: a clause, also one that goes on in the next line
-_WAY = r"((?:[^\n.,;!?:：=—→\d\[\]{}<>|/\\_`，。；！？、]|\n(?=[a-zà-ÿа-я])){0,70}?)((?:[\x20\xa0]{0,2}[:：=—–→])?[\x20\xa0\"'`*«「]{1,4}|[：:は是为為은는][\x20\"'「]{0,2})"
+_WAY = (
+    r"((?:[^\n.,;!?:：=—→\d\[\]{}<>|/\\_`，。；！？、]|\n(?=[a-zà-ÿа-я])){0,70}?)"
+    r"((?:[\x20\xa0]{0,2}[:：=—–→])?[\x20\xa0\"'`*«「]{1,4}|[：:は是为為은는][\x20\"'「]{0,2})"
+)
 _VALUE = (
     r"(\d{4,10}|\d{3}[\x20-]\d{3}|\d{2}(?:[\x20-]\d{2}){1,4}|[#*]\d{3,8}#?"
     r"|(?=[A-Z-]{0,40}\d)[A-Z0-9]{3,8}(?:-[A-Z0-9]{3,8}){1,7}|(?=[a-z-]{0,40}\d)[a-z0-9]{4,6}(?:-[a-z0-9]{4,6}){1,7}"
@@ -56,14 +61,16 @@ _VALUE = (
 )
 _TO_VALUE = re.compile(_WAY + _VALUE)
 _NEXT_VALUE = re.compile(rf"([,，、]?(?=[^\n.;]{{3,60}}\d)){_WAY}{_VALUE}")  # "…, and that of the door is …"
+_BESIDE = re.compile(
+    rf"(?:[\x20,;/]{{1,3}}|,?\x20(?:and|und|et|y|e|en|og|och|ja|i|a|и|та|ve|és|și)\x20|\s{{0,2}}\n\s{{0,8}}(?:[-*•]\s)?){_VALUE}"
+)  # a list of them
 _SIGN = re.compile(rf"[:：=—–→はは是为為은는]|\s{_COPULA}(?:\s(?:le|la|el|der|die|das|the|o|il|now|still|jetzt))?\Z", re.IGNORECASE)
 _WHOLE = any_of(one for one in OPENED if len(one) < 5)
 _STEMS = any_of(one for one in OPENED if len(one) > 4)
 _OPENED = re.compile(rf"(?i)(?<![^\W\d_])(?:{_STEMS}|(?:{_WHOLE})(?![^\W\d_]))|{any_of(OPENED_WITHIN)}")
-# Compounds have what is opened and the code in one word
-_IN_ONE = re.compile(rf"(?i)(?<![^\W\d_])(?:{_STEMS}|{_WHOLE})[^\W\d_]{{0,6}}(?:{any_of(CODE)})")
 _LAST_CLAUSE = re.compile(r"[^\n.,;:!?()\[\]{}<>|=\"，。；：！？、]{0,40}\Z")
-_PORT = re.compile(r"(?i)(?:port\w{0,2}|порт\w{0,2}|ポート|端口)\Z")  # also a door in some languages, but what follows is no code of it
+# Also a door in some languages, but what follows is no code of it
+_PORT = re.compile(r"(?i)(?:port\w{0,2}|порт\w{0,2}|ポート|端口)\Z")
 _COUNTED = re.compile(
     r"(?i)\s?(?:%|[kmgt]i?b\b|bytes?\b|octets?\b|bits?\b|lines?\b|times\b|tokens?\b|steps?\b|files?\b|m?s\b|zeilen|lignes|líneas|linhas|righe|regels|rader"
     r"|linier|wierszy|linii|řádk|строк|行|줄)"
@@ -86,14 +93,21 @@ def coded(text: str, mask: str) -> str:
 
 def _values(text: str, word: re.Match[str], mask: str) -> Iterator[tuple[int, int]]:
     """From where to where the codes of one sentence are written."""
-    found = _TO_VALUE.match(text, word.end())
-    if not found or not _told(text, word, found, mask):
+    code = _TO_VALUE.match(text, word.end())
+    if code is None or not _told(text, word, code, mask):
         return
-    while found:
-        yield found.start(found.re.groups), found.end()
-        found = _NEXT_VALUE.match(text, found.end())
-        if found and (not _OPENED.search(found[2]) or not _looks(text, found) or _OF_NOBODY.search(found[2])):
-            return
+    while code is not None:
+        yield code.start(code.re.groups), code.end()
+        code = _another(text, code)
+
+
+def _another(text: str, last: re.Match[str]) -> re.Match[str] | None:
+    """One more code of a list, or of something else that the same sentence speaks of."""
+    beside = _BESIDE.match(text, last.end())
+    if beside and len(beside[1]) == len(last[last.re.groups]) and _looks(text, beside):
+        return beside
+    code = _NEXT_VALUE.match(text, last.end())
+    return code if code and _OPENED.search(code[2]) and not _OF_NOBODY.search(code[2]) and _looks(text, code) else None
 
 
 def _told(text: str, word: re.Match[str], found: re.Match[str], mask: str) -> bool:
@@ -104,7 +118,8 @@ def _told(text: str, word: re.Match[str], found: re.Match[str], mask: str) -> bo
     if not _looks(text, found) or _OF_NOBODY.search(f"{before}{word[0]}{way} "):
         return False
     signed = bool(_SIGN.search(way + sign.rstrip()))
-    if _OPENED.search(before + word[0]) or _OPENED.search(way) or _IN_ONE.search(before + word[0]):
+    # a compound has what is opened right before the code
+    if any(_OPENED.search(one) for one in (before, before + word[0], way)):
         return signed or (found[3][0].isdigit() and not _PORT.search(way) and bool(before[-1:].strip() or not _DIRECT.match(word[0])))
     return signed and way.strip() != "" and mask in text[max(0, word.start() - 160) : word.start()]
 
@@ -128,8 +143,7 @@ ANSWER = re.compile(
     r"|\bréponse\s(?:secrète|de\ssécurité)|\brespuesta\s(?:secreta|de\sseguridad)|\bresposta\s(?:secreta|de\ssegurança)|\brisposta\s(?:segreta|di\ssicurezza)"
     r"|密保答案|安全问题答案|秘密の答え|보안\s?답변"
     rf"|\b{_ANY_ANSWER}(?:\s[^\W\d_]{{1,8}}){{0,3}}?\s{_ANY_QUESTION}(?:\s\d{{1,2}})?(?:\s?[(„«“\"'][^()\n„”»“\"]{{1,120}}[)”»“\"'])?"
-    rf"|{_ANY_QUESTION}\s?\([^()\n]{{1,120}}\)"
     rf"|(?:{any_of(ASKED)})[^\W\d_]{{0,8}}(?!\sproject)(?:\s(?!{_IS}\s)[^\W\d_][\w'’]{{0,20}}){{0,4}}\)?){_GIVEN}"
-    rf"|(?i:{_ANY_QUESTION})[^\n]{{1,160}}?(?:\n[^\n]{{0,20}}?)?(?:(?i:{_ANY_ANSWER})|(?<!\w)A)\s{{0,4}}[:：=]\s{{0,4}}[\"']?)"
+    rf"|(?i:{_ANY_QUESTION})(?:\s?\([^()\n]{{1,120}}\){_GIVEN}|[^\n]{{1,160}}?(?:\n[^\n]{{0,20}}?)?(?:(?i:{_ANY_ANSWER})|(?<!\w)A)\s{{0,4}}[:：=]\s{{0,4}}[\"']?))"
     r"(?![\s\"']{0,8}\[secret\]|[\s<{$*,;.)])(?:(?<=\")[^\"\n]{2,200}|(?<=')[^'\n]{2,200}|[^\n\"']{2,200})"
 )

@@ -102,7 +102,7 @@ _ASSIGNED = re.compile(
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\(sensitive|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\(sensitive|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=[^\\]\")[^\s),\]}\"\\](?:[^\"\n\\]|\\[\"\\;:,&$!@#%']){3,400}|(?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;，；。、\\]{4,})"
     r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}->\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )
@@ -135,7 +135,7 @@ _SAID = re.compile(
 # "my password is hunter.", "密码是 hunter", "user bob, password hunter": a word without a digit, unless it is what people say of passwords
 _SAID_OF_ONE = (
     r"(?!(?i:(?:wrong|incorr|inval|required|need|expire|empty|missing|unknown|stored|correct|asked|blank|hidden|weak|never|always|also|still|only"
-    r"|kept|sent|used|known|given|there|that|what|same|the|not|too|longer|shorter|visible|valid|safe|mandatory|optional|case|ok\b|okay|fine|set"
+    r"|kept|sent|read|used|known|given|there|that|what|same|the|not|too|longer|shorter|visible|valid|safe|mandatory|optional|case|ok\b|okay|fine|set"
     r"|falsch|ung[uü]ltig|nicht|leer|n[oö]tig|erforder|err[oó]n|vac[ií]|requ[ei]|errad|obligat|nul|default|plain|public|private|protect)\w{0,40}"
     r"|\w{1,30}(?:ed|ing|ly))(?![^\s.,:;!?)]))"
 )

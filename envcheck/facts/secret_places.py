@@ -157,7 +157,7 @@ def _ciphered(found: re.Match[str]) -> bool:
 _IN_GROUPS = re.compile(r"(?<![\w./:+-])(?:[A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){3,7}|[a-z0-9]{4,8}(?:-[a-z0-9]{4,8}){3,7})(?![\w/-]|\.\w)")
 _THREE_GROUPS = re.compile(r"-[A-Za-z0-9]{4,8}-[A-Za-z0-9]{4,8}-[A-Za-z0-9]{4,8}(?![A-Za-z0-9])")
 _OF_A_LICENCE = re.compile(
-    r"(?i)(?:key|licen[cs]e|lizenz|serial|activat|product|unlock|install|register|registr|volume|/ipk|/upk|cd-?key|code|许可|序列号|激活|密钥|シリアル|ライセンス)"
+    r"(?i)(?:key|licen[cs]e|lizenz|serial|activat|product|unlock|install|register|registr|volume|/ipk|/upk|cd-?key|(?<!uni)code|许可|序列号|激活|密钥|シリアル|ライセンス)"
     r"[^\n]{0,60}\Z"
 )
 _NUMBERED = re.compile(r"[A-Za-z]*\d*|\d+[A-Za-z]+")
@@ -258,7 +258,7 @@ _BY_WORD: tuple[tuple[tuple[str, ...], re.Pattern[str], Callable[[re.Match[str]]
     (("puk", "пук"), PUK, None),
     (("pin", "пин", "otp", "tan", "mfa", "2fa", *(one.lower() for one in CODES)), NUMBER, is_number),
     (("code ", "codice ", "código ", "kod", "код"), BARE_CODE, is_bare_code),
-    (("answer", "security q", "antwort", "frag", "fråg", "vra", "question", "pregunta", "pergunta", "domanda", "întreb", "pytani", "otáz", "otaz",
+    (("answer", "security q", "antwort", "frag", "fråg", "vra", "question", "pregunta", "pergunta", "domanda", "întreb", "pytani", "otáz",
       "pitanj", "вопрос", "питанн", "въпрос", "kysymy", "kérdés", "sorus", "gizli", "spørg", "spørs", "ερώτη", "pertany", "câu hỏi",
       "密保", "问题", "問題", "質問", "秘密", "보안", *ASKED), ANSWER, None),
     (("pass", "pwd", "pw", "psk", "pin", "key"), _JOINED, _joined),

@@ -54,20 +54,22 @@ _AROUND = 2000  # characters in which a variable is looked for
 _SETS = (("", " = "), ("(", ","), ("(", ")"), (", ", ","), (", ", ")"), (", ", ":"), (", ", "="))
 _SAYS = re.compile(r"[:：]\s{1,8}\Z|\s(?:is|was|ist|war|es|est|é|esta|está)\s{1,4}\Z", re.IGNORECASE)
 
-
 # ${NAME:?what a shell says without one}, ${NAME:-$(…)}, ${NAME:0:4}
 _EXPANDED = re.compile(r"\?|[+=-]?[$`]|\d{1,4}(?::\d{1,4})?\}")
 _EXPANDS = re.compile(r"\$\{\w{1,80}:\Z")
 # What a switch is set to, what keeps passwords, a type
 _SETTING = re.compile(
     r"(?i:yes|no|on|off|never|empty|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|not[_-]needed)" + _END_OF_WORD
-    + r"|(?:&(?:'\w{1,20}\s)?str|[Ss]tring|SecretStr(?:ing)?|(?:Option|Zeroizing)<[\w<>&'\x20]{1,40}>)(?=\s{0,4}[,;)}\n]|\Z)|[A-Z][A-Za-z]{1,40}(?:\(\)|(?=\s(?:\|\s|=\s?[A-Z\[{(])))"
+    + r"|(?:(?:&(?:'\w{1,20}\s)?)?str|[Ss]tring|SecretStr(?:ing)?|(?:Option|Zeroizing)<[\w<>&'\x20]{1,40}>)(?=\s{0,4}[,;)}\n]|\Z)"
+    + r"|[A-Z][A-Za-z]{1,40}(?:\(\)|(?=\s(?:\|\s|=\s?[A-Z\[{(])))"
 )  # fmt: skip
 # passwd of nsswitch.conf: where accounts are looked for
 _SOURCES = re.compile(r"(?:files|compat|db|nis(?:plus)?|ldap|sss|winbind|systemd|altfiles|extrausers|mymachines|cache|vas\d?)(?![^\s\[])")
 _OF_SOURCES = re.compile(r"(?<![\w.-])passwd:[\x20\t]{1,40}\Z")
 # What a secret is called elsewhere, who keeps it, how
-_OF_A_KEEPER = re.compile(r"(?:[Nn]ame|[Rr]ef|[Cc]lass|[Pp]rovider|[Hh]elper|[Ee]ncoder|[Hh]asher|[Bb]ackend)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z")
+_OF_A_KEEPER = re.compile(
+    r"(?:[Nn]ame|[Rr]ef|[Cc]lass|[Pp]rovider|[Hh]elper|[Ee]ncoder|[Hh]asher|[Bb]ackend)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z"
+)
 _KEEPER = re.compile(r"[A-Za-z][a-z]{1,40}(?:[._-][a-z]{1,40}){0,6}" + _END)
 # A variable of the code around
 _VALUE = re.compile(r"([A-Za-z_]{2,60})(\s{0,4}[,)}\]])?(?![\w.-])")
@@ -106,7 +108,7 @@ def _is_variable(text: str, value: int) -> bool:
     said = found[1]
     if found[2] and said.lower() == name[1].lower():
         return True
-    if not _AFTER_A_SECRET.search(said) or said.islower() and "_" not in said:
+    if not _AFTER_A_SECRET.search(said) or (said.islower() and "_" not in said):
         return False
     around = text[max(0, value - _AROUND) : value + _AROUND]
     above, _, line = before.rpartition("\n")

@@ -175,7 +175,7 @@ def spoken(text: str, mask: str) -> str:
     return _without(text, hidden, mask)
 
 
-_GIVEN = re.compile(r"[\"'\])]{0,3}\s{0,8}[:=]{1,2}\s{0,8}[\"']?")
+_GIVEN = re.compile(r"[\"'\])]{0,3}\s{0,8}[:=]{1,2}\s{0,8}[\"'&]?")
 
 
 def _spoken_of(text: str, word: re.Match[str], most: int, mask: str, *, judges: bool) -> tuple[int, int] | None:

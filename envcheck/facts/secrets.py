@@ -109,7 +109,7 @@ _ELSEWHERE = r"_pat(?!h)|\s-[ul]\s|[?&]\w{1,3}=[\w-]{14}|\b(?:with|use|as|login|
 # One tree of letters: each further branch is tried at each place
 _FOR_HINTS = (*_HINTS, *map(str.lower, CODES), *QUESTIONS, *ASKED, *FOREIGN)
 # A word for a code, and a number in its clause
-_OF_CODE = rf"(?:{any_of(CODE)})[^\d.;<>|=(){{}}\[\]/\\_]{{2,80}}\d"
+_OF_CODE = rf"(?:{any_of(CODE)})(?!\w{{0,8}}\")[^\d.;<>|=(){{}}\[\]/_]{{1,80}}\d"
 
 
 @functools.cache
