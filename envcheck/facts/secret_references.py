@@ -68,9 +68,9 @@ _SOURCES = re.compile(r"(?:files|compat|db|nis(?:plus)?|ldap|sss|winbind|systemd
 _OF_SOURCES = re.compile(r"(?<![\w.-])passwd:[\x20\t]{1,40}\Z")
 # What a secret is called elsewhere, who keeps it, how
 _OF_A_KEEPER = re.compile(
-    r"(?:[Nn]ame|[Rr]ef|[Cc]lass|[Pp]rovider|[Hh]elper|[Ee]ncoder|[Hh]asher|[Bb]ackend)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z"
+    r"(?:[Nn]ame|[Rr]ef|[Cc]lass|[Pp]rovider|[Hh]elper|[Ee]ncoder|[Hh]asher|[Bb]ackend|[Pp]olicy)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z"
 )
-_KEEPER = re.compile(r"[A-Za-z][a-z]{1,40}(?:[._-][a-z]{1,40}){0,6}" + _END)
+_KEEPER = re.compile(r"[A-Za-z][a-z]{1,40}(?:[._-][a-z]{1,40}){0,6}" + _END + r"|[a-z]{3,20}=\d{1,4}\b")
 # A variable of the code around
 _VALUE = re.compile(r"([A-Za-z_]{2,60})(\s{0,4}[,)}\]])?(?![\w.-])")
 _NAME = re.compile(r"([A-Za-z_]\w{0,60})[\"']?\]?\s{0,8}[:=]\s{0,8}\Z")
