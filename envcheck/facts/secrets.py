@@ -108,8 +108,11 @@ _ELSEWHERE = r"_pat(?!h)|\s-[ul]\s|[?&]\w{1,3}=[\w-]{14}|\b(?:with|use|as|login|
 
 # One tree of letters: each further branch is tried at each place
 _FOR_HINTS = (*_HINTS, *map(str.lower, CODES), *QUESTIONS, *ASKED, *FOREIGN)
-# A word for a code, and a number in its clause
-_OF_CODE = rf"(?:{any_of(CODE)})(?!\w{{0,8}}\")[^\d.;<>|=(){{}}\[\]/_]{{1,80}}\d"
+# A word for a code, and in its clause what may be one: "exit code 137" and "code for compute capability 7" would cost all expressions
+_OF_CODE = (
+    rf"(?<!exit )(?<!error )(?<!status )(?<!return )(?:{any_of(CODE)})(?!\w{{0,8}}\")[^\d.;<>|=(){{}}\[\]/_]{{1,80}}"
+    r"\d(?:[a-z0-9-]{2}|\d[ -]\d)"
+)
 
 
 @functools.cache
