@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from envcheck.commands.beside import descriptors, fork, goes_on, keep_only
+from envcheck.commands.keys import Served, serve
 from envcheck.commands.output import for_log
 
 KEEP = 1 << 20  # bytes of the end of a stream that are kept for the diagnosis
@@ -262,16 +263,12 @@ class Outputs:
         copied = {2, *(number for copy in self.copies for number in copy.numbers)}
         for number in _inherited():
             if number not in copied and _place(number) not in self._named:
-                _nowhere(number)
-                if number > 2:
-                    os.close(number)
+                os.close(number) if number > 2 else _nowhere(number)
         for screen in self.copies:
             if isinstance(screen, Screen):
                 self._serve(screen)
 
     def _serve(self, screen: Screen) -> None:
-        from envcheck.commands.keys import Served, serve
-
         if screen.tells:
             served = Served(screen.sink, screen.source, screen.place)
             with suppress(RuntimeError):  # no thread is left
@@ -336,7 +333,7 @@ def _reserve_standard_descriptors() -> None:
         try:
             os.fstat(number)
         except OSError:
-            null = os.open(os.devnull, os.O_RDWR)
+            null = _null()
             if null != number:
                 os.dup2(null, number, inheritable=False)
                 os.close(null)
@@ -366,10 +363,21 @@ def _place(file: int | str) -> object:
 
 
 def _nowhere(number: int) -> None:
-    """Ours no longer leads where it led."""
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, number, inheritable=False)
-    os.close(null)
+    """Ours no longer leads where it led, if a descriptor can be had for that: a command runs already."""
+    with suppress(OSError):
+        null = _null()
+        os.dup2(null, number, inheritable=False)
+        os.close(null)
+
+
+def _null() -> int:
+    """Leads nowhere, also without a /dev/null that we may open."""
+    try:
+        return os.open(os.devnull, os.O_RDWR)
+    except OSError:
+        null, other = os.pipe()
+        os.close(other)
+        return null
 
 
 def _copy_on(copies: list[Copy]) -> None:
