@@ -64,7 +64,7 @@ def renamed() -> bool:
 def reaped_beside(command: int) -> Iterator[int]:
     """Children of ours that have ended, but for the command: process 1 of a container gets those whose parent has left."""
     if sys.platform == "linux":
-        with suppress(ChildProcessError):
+        with suppress(OSError):
             while (one := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and one.si_pid != command:
                 os.waitpid(one.si_pid, 0)
                 yield one.si_pid

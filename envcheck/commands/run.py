@@ -186,9 +186,11 @@ def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
         outputs.started(process.pid, files)
     status = process.returncode = os.waitstatus_to_exitcode(_waited(process.pid, signals, outputs))
     code = 128 - status if status < 0 else status
-    signals.close(status)
+    with suppress(Exception):
+        signals.close(status)
     asked = code == 128 + signal.SIGPIPE or signals.asked(code)
-    outputs.finish()
+    with suppress(Exception):
+        outputs.finish()
     return CommandEnd(code, max(0, -status), outputs.bytes, asked, lambda: watch.word(process.pid))
 
 
@@ -197,7 +199,8 @@ def _waited(pid: int, signals: Signals, outputs: Outputs) -> int:
     try:
         return signals.pass_on(pid, outputs.resize)
     except Exception:  # noqa: BLE001
-        signals.restore()
+        with suppress(Exception):
+            signals.restore()
         return os.waitpid(pid, 0)[1]
 
 

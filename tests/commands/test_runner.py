@@ -266,9 +266,10 @@ def test_without_descriptors_for_us_the_command_runs_all_the_same(start: Callabl
         ("os.open = os.pipe = fail", "FileNotFoundError(errno.ENOENT, 'no /dev/null')", 0),
         ("os.open = os.pipe = os.fork = os.listdir = fail", "OSError(errno.EMFILE, 'too many')", 0),
         ("select.poll = fail", "OSError(errno.ENOMEM, 'no memory')", 0),
+        ("signal.pthread_sigmask = fail", "OSError(errno.ENOSYS, 'a filter of system calls')", 0),
         ("streams.Outputs.started = signals.Witness.__init__ = fail", "MemoryError()", 0),
     ],
-    ids=["rlimit", "null", "descriptors", "poll", "memory"],
+    ids=["rlimit", "null", "descriptors", "poll", "filter", "memory"],
 )
 def test_a_fault_of_ours_leaves_a_running_command_alone(start: Any, tmp_path: Path, fault: str, error: str, code: int) -> None:
     begun = tmp_path / "begun"
