@@ -171,7 +171,7 @@ def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
     from envcheck.commands.streams import Outputs
 
     try:
-        outputs, signals, watch = Outputs(), Signals(), KernelWatch()
+        outputs, watch, signals = Outputs(), KernelWatch(), Signals()
     except OSError as error:
         raise NotBeside(error.strerror or error) from error
     try:

@@ -103,7 +103,8 @@ class Signals:
         To many programs a hangup is the word to read their settings again: what comes after it is an end of its own.
         """
         soon = time.monotonic() - SOON_SECONDS
-        return any(code == 128 + one or (one != signal.SIGHUP and self._met[one] > soon) for one in ENDING & self._met.keys())
+        ends = [one for one, handler in self._before.items() if one in ENDING - {signal.SIGHUP} and handler is not signal.SIG_IGN]
+        return code - 128 in ENDING & self._met.keys() or any(self._met.get(one, soon) > soon for one in ends)
 
     def restore(self) -> None:
         """As if we had never been beside a command."""
