@@ -13,7 +13,7 @@ sys.path[:] = [*_OWN, *(one for one in sys.path if one not in _OWN)]
 import atexit  # noqa: E402
 import errno  # noqa: E402
 from collections.abc import Iterator, Sequence  # noqa: E402
-from contextlib import contextmanager  # noqa: E402
+from contextlib import contextmanager, suppress  # noqa: E402
 
 EXIT_USAGE = 2
 EXIT_CANNOT_TELL = 3
@@ -23,6 +23,18 @@ EXIT_BUG = 70
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; see the README for what each code means."""
+    if argv is not None or not os.environ.get("PYTHONINSPECT"):
+        return _main(argv)
+    try:  # it is meant for the user's program: ours would end with a traceback of SystemExit, and read on from stdin
+        code = _main(None)
+    except SystemExit as error:
+        code = int(error.code or 0)
+    atexit._run_exitfuncs()
+    _flush()
+    os._exit(code)
+
+
+def _main(argv: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller (`>&-`)
@@ -89,12 +101,14 @@ def _end_by_signal() -> None:
     if _ends_by and os.name == "posix":
         from envcheck.commands.signals import end_by
 
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError):
-                continue
+        _flush()
         end_by(_ends_by[-1])
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
 
 
 def _namesake() -> str | None:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 
 PATIENCE_SECONDS = 0.2  # between the first and the last process that a sender goes through
@@ -15,6 +15,8 @@ ONE_SECONDS = 0.05  # signals of one number that follow each other so closely ma
 LOOK_SECONDS = 0.1
 ASKED_BYTES = 1 << 16
 PF_EXITING = 0x4  # linux/sched.h
+PR_SET_NAME = 15  # linux/prctl.h
+NAME = b"(signals)"  # of a process beside the command; 15 bytes at most
 
 
 def fork() -> int:
@@ -45,6 +47,30 @@ def keep_only(needed: Collection[int]) -> None:
             os.close(descriptor)
 
 
+def renamed() -> bool:
+    """Whether nobody finds this process any more who looks for envcheck's name or arguments: `pkill` means envcheck alone."""
+    try:
+        import ctypes
+
+        start, end = (int(word) for word in _stat("self")[45:47])  # arg_start and arg_end, proc(5)
+        if not 0 < start < end or ctypes.CDLL(None).prctl(PR_SET_NAME, NAME, 0, 0, 0):
+            return False
+        ctypes.memset(start, 0, end - start)
+        ctypes.memmove(start, NAME, min(len(NAME), end - start - 1))
+    except (ImportError, OSError, AttributeError, ValueError):  # not on Linux, no /proc
+        return False
+    return True
+
+
+def reaped_beside(command: int) -> Iterator[int]:
+    """Children of ours that have ended, but for the command: process 1 of a container gets those whose parent has left."""
+    if sys.platform == "linux":
+        with suppress(OSError):
+            while (one := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and one.si_pid != command:
+                os.waitpid(one.si_pid, 0)
+                yield one.si_pid
+
+
 def stopped(pid: int) -> bool:
     """Whether it stands still because of a signal, as far as /proc tells."""
     return (_stat(pid) or "?")[0] in "tT"
@@ -62,7 +88,7 @@ def may_stop_yet(pid: int, group: int) -> bool:
     return bool(fields) and fields[0] not in "tTZX" and int(fields[2]) == group
 
 
-def _stat(pid: int) -> list[str]:
+def _stat(pid: int | str) -> list[str]:
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
             return file.read().rpartition(")")[2].split()
@@ -71,31 +97,45 @@ def _stat(pid: int) -> list[str]:
 
 
 class Witness:
-    """Has our handlers, and tells of each signal that it is sent. It ends with us, when its pipe does."""
+    """Has our handlers, and tells of each signal that it is sent. It ends with us, when its pipe does.
 
-    def __init__(self, mask: Iterable[int]) -> None:
+    It is younger than the command: a signal that it got was sent when the command was there to get it.
+    """
+
+    def __init__(self, command: int, mask: Collection[int]) -> None:
         """Signals are blocked meanwhile; `mask` is what stays blocked."""
-        told, tell = os.pipe()
-        life, self._hold = os.pipe()
-        self._pid = fork()
-        if self._pid == 0:
-            self._watch(tell, life, mask)
-        os.close(tell)
-        os.close(life)
-        os.set_blocking(told, False)
-        self.told: int | None = told  # readable when it has something to tell
+        self._pid, self._ours = 1, [-1, -1, -1, -1]
+        self.told: int | None = None  # readable when it has something to tell
         self._heard: list[tuple[int, float]] = []
-        if self._pid == 1:  # no process more: see `got`
-            self._gone()
+        with suppress(OSError):  # no descriptor or no process more: see `got`
+            self._ours[:2] = os.pipe()
+            self._ours[2:] = os.pipe()
+            self._pid = fork()
+        told, tell, life, self._hold = self._ours
+        if self._pid == 0:
+            self._watch(command, tell, life, mask)
+        for one in (tell, life):
+            _shut(one)
+        if self._pid == 1:
+            _shut(told)
+        else:
+            os.set_blocking(told, False)
+            self.told = told
 
     @staticmethod
-    def _watch(tell: int, life: int, mask: Iterable[int]) -> None:
+    def _watch(command: int, tell: int, life: int, mask: Collection[int]) -> None:
         try:
+            if not renamed():
+                return
+            held = _held(command)
+            keep_only((tell, life, held))
+            while early := signal.sigpending() - set(mask):  # sent to who bore the old name
+                signal.sigwait(early)
             os.set_blocking(tell, False)
             signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
-            keep_only((tell, life))
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             os.read(life, 1)
+            signal.pidfd_send_signal(held, signal.SIGKILL)  # we were killed, and it may have another user for whom the kernel does not
         finally:
             os._exit(0)
 
@@ -132,10 +172,15 @@ class Witness:
             os.close(self.told)
             self.told = None
 
+    def reaped(self, pid: int) -> None:
+        if pid == self._pid:
+            self._pid = 1
+
     def end(self) -> None:
-        self._gone()
-        os.close(self._hold)
+        """It first and its pipe then, for the end of that means that we are no more."""
         end(self._pid)
+        self._gone()
+        _shut(self._hold)
 
 
 class Waker:
@@ -143,16 +188,19 @@ class Waker:
 
     def __init__(self, command: int) -> None:
         us = os.getpid()
-        self._told, tell = os.pipe()
-        self._pid = fork() if sys.platform == "linux" else 1
+        self._pid, self._told, tell = 1, -1, -1
+        with suppress(OSError):  # no descriptor more
+            self._told, tell = os.pipe()
+            self._pid = fork() if sys.platform == "linux" else 1
         if self._pid == 0:
             self._watch(command, us, tell)
-        os.close(tell)
+        _shut(tell)
 
     @staticmethod
     def _watch(command: int, us: int, tell: int) -> None:
         try:
             signal.set_wakeup_fd(-1)
+            renamed()
             keep_only((tell,))
             while os.getppid() == us:
                 time.sleep(LOOK_SECONDS)
@@ -169,9 +217,23 @@ class Waker:
     def end(self) -> bool:
         """Whether it was this that continued us."""
         end(self._pid)
-        told = os.read(self._told, 1)
-        os.close(self._told)
+        told = self._told >= 0 and os.read(self._told, 1)
+        _shut(self._told)
         return bool(told)
+
+
+def _shut(descriptor: int) -> None:
+    """-1 is none."""
+    if descriptor >= 0:
+        os.close(descriptor)
+
+
+def _held(pid: int) -> int:
+    """A descriptor by which this process is meant, and never a later one with its number; -1 where there is none."""
+    try:
+        return os.pidfd_open(pid)
+    except (OSError, AttributeError):
+        return -1
 
 
 def end(pid: int) -> None:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_as_given, first_that_starts, hand_over
@@ -26,11 +27,17 @@ from envcheck.facts.printable import visible
 from envcheck.facts.record import record, replace
 
 if TYPE_CHECKING:
+    from envcheck.commands.signals import Signals
+    from envcheck.commands.streams import Outputs
     from envcheck.report.report import CommandRun, Report
     from envcheck.report.session import RuleSession
 
 REFUSED_TO_US = (errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOMEM)  # pipes and a process, which CMD alone would not need
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class NotBeside(Exception):
+    """CMD has not been started, and can be without us."""
 
 
 @record
@@ -39,9 +46,9 @@ class CommandEnd:
 
     code: int  # 128 + N if signal N ended it
     number: int  # of that signal, or 0
-    output: bytes  # the beginning and the end of what it wrote
-    asked: bool = False  # somebody sent a signal that ends programs, or reads its output no longer
-    kernel: KernelWord = KernelWord()
+    output: Callable[[], bytes] = bytes  # the beginning and the end of what it wrote
+    asked: bool = False  # somebody wanted that, or reads its output no longer
+    kernel: Callable[[], KernelWord] = KernelWord
     unseen: str = ""  # why some of its output was not seen
 
 
@@ -66,9 +73,9 @@ def execute(args: argparse.Namespace) -> int:
     try:
         ended = run_and_keep(args.argv, [path for path in (args.output, *(path for _, path in args.documents)) if path])
     except OSError as error:
-        if os.name != "posix" or error.errno not in REFUSED_TO_US:
-            return _not_started(args, error, report)
-        say(visible(f"envcheck: {error.strerror}: {name} runs without us, and a failure is not explained\n"))
+        return _not_started(args, error, report)
+    except NotBeside as error:
+        say(visible(f"envcheck: {error}: {name} runs without us, and a failure is not explained\n"))
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return hand_over(args.argv)
     if ended.code:
@@ -154,30 +161,48 @@ def _save(report: Report, args: argparse.Namespace) -> None:
 
 
 def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
-    """Run argv in our place and keep the ends of what it writes; `files` are still ours. OSError if it cannot be started."""
+    """Run argv in our place and keep the ends of what it writes; `files` are still ours. OSError if it cannot be started.
+
+    Once it runs, a fault of ours costs a diagnosis at worst: it must neither end it nor be taken for a start that failed.
+    """
     if os.name != "posix":  # neither pseudo-terminals nor these signals: CMD has the console, and no copy is taken
-        return CommandEnd(subprocess.call(list(argv)), 0, b"")
+        return CommandEnd(subprocess.call(list(argv)), 0)
     from envcheck.commands.kernel_word import KernelWatch
-    from envcheck.commands.signals import ENDING, Signals
+    from envcheck.commands.signals import Signals
     from envcheck.commands.streams import Outputs
 
-    outputs = Outputs()
-    signals = Signals()
-    watch = KernelWatch()
+    try:
+        outputs, watch, signals = Outputs(), KernelWatch(), Signals()
+    except OSError as error:
+        raise NotBeside(error.strerror or error) from error
     try:
         process = _start(argv, outputs.given, signals.as_they_were)
-    except OSError:
+    except (OSError, subprocess.SubprocessError) as error:
         outputs.handed_over()
         signals.restore()
-        raise
-    outputs.started(process.pid, files)
-    status = process.returncode = os.waitstatus_to_exitcode(signals.pass_on(process.pid, outputs.resize, outputs.drain))
+        if isinstance(error, OSError) and error.errno not in REFUSED_TO_US:
+            raise
+        raise NotBeside(getattr(error, "strerror", error)) from error
+    with suppress(Exception):
+        outputs.started(process.pid, files)
+    status = process.returncode = os.waitstatus_to_exitcode(_waited(process.pid, signals, outputs))
     code = 128 - status if status < 0 else status
-    signals.close(status)
-    outputs.finish()
-    asked = code == 128 + signal.SIGPIPE or bool(signals.met & ENDING)
-    word = watch.word(process.pid) if code else KernelWord()
-    return CommandEnd(code, max(0, -status), outputs.bytes(), asked, word, outputs.unseen)
+    with suppress(Exception):
+        signals.close(status)
+    asked = code == 128 + signal.SIGPIPE or signals.asked(code)
+    with suppress(Exception):
+        outputs.finish()
+    return CommandEnd(code, max(0, -status), outputs.bytes, asked, lambda: watch.word(process.pid), outputs.unseen)
+
+
+def _waited(pid: int, signals: Signals, outputs: Outputs) -> int:
+    """CMD's wait status. If we cannot pass signals on, they end us, and so CMD."""
+    try:
+        return signals.pass_on(pid, outputs.resize, outputs.drain)
+    except Exception:  # noqa: BLE001
+        with suppress(Exception):
+            signals.restore()
+        return os.waitpid(pid, 0)[1]
 
 
 def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
@@ -219,13 +244,13 @@ def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace,
     from envcheck.commands.endings import causes, kernel_texts
     from envcheck.report.report import CommandRun
 
-    name, death = args.argv[0], _death(ended.code)
-    said = ended.output.decode("utf-8", "replace")
-    texts = [(name, said), *kernel_texts(name, ended.kernel)]
+    name, death, kernel = args.argv[0], _death(ended.code), ended.kernel()
+    said = ended.output().decode("utf-8", "replace")
+    texts = [(name, said), *kernel_texts(name, kernel)]
     if death and not ended.asked:
         texts.append(("exit code", f"{name} exited with code {ended.code} ({signal.strsignal(ended.code - 128)})"))
     report, read = diagnose_output(texts, before.snapshot if before else None, by, tool=args.tool, index_base=args.index_base)
-    found = () if ended.asked else causes(ended.code, said, args.argv, ended.kernel, before.snapshot if before else None, by)
+    found = () if ended.asked else causes(ended.code, said, args.argv, kernel, before.snapshot if before else None, by)
     told = [each.text for one in report.findings for each in one.finding.evidence]
     lines = tuple(line for one in found if not one.words or not any(one.words in text for text in told) for line in one.lines)
     if ended.unseen:

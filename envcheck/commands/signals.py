@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from envcheck.commands.beside import ONE_SECONDS, PATIENCE_SECONDS, Waker, Witness
+from envcheck.commands.beside import ONE_SECONDS, PATIENCE_SECONDS, Waker, Witness, reaped_beside
+from envcheck.host import orphans
 
 # What is about a process itself, or cannot be caught. SIGTTIN and SIGTTOU stop the whole group at once: the default is right.
 _OWN = frozenset(
@@ -28,6 +29,7 @@ _OWN = frozenset(
     )
 )  # fmt: skip
 ENDING = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT))
+SOON_SECONDS = 60.0  # torchrun gives its ranks 30
 _QUEUED = getattr(signal, "SIGRTMIN", 1 << 30)  # from here on none is lost however closely they follow each other
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 
@@ -36,9 +38,9 @@ class Signals:
     """From before the command starts until it has ended."""
 
     def __init__(self) -> None:
-        self.met: set[int] = set()  # what reached us, alone or with all
-        caught = [one for one in signal.valid_signals() - _OWN if signal.getsignal(one) is not signal.SIG_IGN]  # nohup's stays ignored
-        self._caught = frozenset((*caught, signal.SIGCHLD))
+        self._met: dict[int, float] = {}  # what reached us, alone or with all, and when it last did
+        # Also those that we were to ignore (nohup) or that are blocked: the command inherits that, and may change it.
+        self._caught = frozenset((*(signal.valid_signals() - _OWN), signal.SIGCHLD))
         self._before = {one: signal.getsignal(one) or signal.SIG_DFL for one in self._caught}
         self._wake, self._woken = os.pipe()
         os.set_blocking(self._woken, False)
@@ -46,7 +48,7 @@ class Signals:
         for one in self._caught:
             signal.signal(one, _noted)
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._caught)
-        self._witness = Witness(self._mask)
+        self._witness: Witness
         self._waiting: list[tuple[int, float]] = []  # signals that it may still get, and since when
         self._shared: dict[int, float] = {}  # when we got the last of a number that it got too
         self._stopped = 0  # the signal that stopped the command, and when
@@ -61,9 +63,17 @@ class Signals:
 
     def pass_on(self, pid: int, resize: Callable[[], None], drain: Callable[[], None]) -> int:
         """The wait status of the command, when it has ended. `drain` is called before we stop with it."""
+        mask = self._mask - self._caught
+        self._witness = Witness(pid, mask)
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            return self._passed_on(pid, resize, drain)
+        finally:
+            self._witness.end()
+
+    def _passed_on(self, pid: int, resize: Callable[[], None], drain: Callable[[], None]) -> int:
         import select
 
-        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask - {signal.SIGCHLD})
         poller = select.poll()
         poller.register(self._wake, select.POLLIN)
         if self._witness.told is not None:
@@ -81,17 +91,23 @@ class Signals:
 
     def close(self, status: int) -> None:
         """The command has ended so. What would end us now does so in the same way; other signals have lost their meaning."""
-        self._witness.end()
         signal.set_wakeup_fd(-1)
-        for one in ENDING & self._caught:
-            signal.signal(one, lambda *_: leave(status))
-        for one in {signal.SIGTSTP, signal.SIGCHLD} & self._caught:
-            signal.signal(one, self._before[one])
+        for one in ENDING | {signal.SIGTSTP, signal.SIGCHLD}:
+            ends = one in ENDING and self._before[one] is not signal.SIG_IGN
+            signal.signal(one, (lambda *_: leave(status)) if ends else self._before[one])
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
+    def asked(self, code: int) -> bool:
+        """Whether somebody wanted this end: it came by a signal that is sent for that, or soon after one that the command caught.
+
+        To many programs a hangup is the word to read their settings again: what comes after it is an end of its own.
+        """
+        soon = time.monotonic() - SOON_SECONDS
+        ends = [one for one, handler in self._before.items() if one in ENDING - {signal.SIGHUP} and handler is not signal.SIG_IGN]
+        return code - 128 in ENDING & self._met.keys() or any(self._met.get(one, soon) > soon for one in ends)
+
     def restore(self) -> None:
-        """The command could not be started."""
-        self._witness.end()
+        """As if we had never been beside a command."""
         signal.set_wakeup_fd(-1)
         for one, handler in self._before.items():
             signal.signal(one, handler)
@@ -101,7 +117,7 @@ class Signals:
         now = time.monotonic()
         if number == signal.SIGCHLD or (number == signal.SIGCONT and now < self._continued_by_us):
             return
-        self.met.add(number)
+        self._met[number] = now
         if number in (signal.SIGTSTP, signal.SIGCONT):  # each takes the other back where that is pending
             self._told_to_stop = number == signal.SIGTSTP
             self._waiting = [one for one in self._waiting if one[0] not in (signal.SIGTSTP, signal.SIGCONT)]
@@ -129,6 +145,8 @@ class Signals:
         return max(0.0, min(since) + PATIENCE_SECONDS - time.monotonic()) * 1000 + 1 if since else None
 
     def _look(self, pid: int, drain: Callable[[], None]) -> int | None:
+        for one in reaped_beside(pid) if orphans.own_process else ():
+            self._witness.reaped(one)
         while True:
             found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if not found:

@@ -24,6 +24,7 @@ from contextlib import suppress
 from typing import Any
 
 from envcheck.commands.beside import descriptors, foreground, fork, goes_on, keep_only, may_set, may_stop_yet
+from envcheck.commands.keys import Served, family, serve
 from envcheck.commands.output import for_log
 
 KEEP = 1 << 20  # bytes of the end of a stream that are kept for the diagnosis
@@ -392,16 +393,12 @@ class Outputs:
         copied = {2, *(number for copy in self.copies for number in copy.numbers)}
         for number in _inherited():
             if number not in copied and _place(number) not in self._named:
-                _nowhere(number)
-                if number > 2:
-                    os.close(number)
+                os.close(number) if number > 2 else _nowhere(number)
         for screen in self.copies:
             if isinstance(screen, Screen):
                 self._serve(screen)
 
     def _serve(self, screen: Screen) -> None:
-        from envcheck.commands.keys import Served, serve
-
         if screen.tells:
             served = Served(screen.sink, screen.source, screen.place)
             with suppress(RuntimeError):  # no thread is left
@@ -420,8 +417,6 @@ class Outputs:
 
     def drain(self) -> None:
         """The command has stopped: what it wrote and the modes that it left are passed on before we stop, as far as that does not last."""
-        from envcheck.commands.keys import family
-
         until, us = time.monotonic() + DRAIN_SECONDS, os.getpgrp()
         while time.monotonic() < until and any(may_stop_yet(pid, us) for pid in family(self._command)):
             time.sleep(0.005)  # what it started may still be leaving its screen
@@ -517,7 +512,7 @@ def _reserve_standard_descriptors() -> None:
         try:
             os.fstat(number)
         except OSError:
-            null = os.open(os.devnull, os.O_RDWR)
+            null = _null()
             if null != number:
                 os.dup2(null, number, inheritable=False)
                 os.close(null)
@@ -547,10 +542,21 @@ def _place(file: int | str) -> object:
 
 
 def _nowhere(number: int) -> None:
-    """Ours no longer leads where it led."""
-    null = os.open(os.devnull, os.O_RDWR)
-    os.dup2(null, number, inheritable=False)
-    os.close(null)
+    """Ours no longer leads where it led, if a descriptor can be had for that: a command runs already."""
+    with suppress(OSError):
+        null = _null()
+        os.dup2(null, number, inheritable=False)
+        os.close(null)
+
+
+def _null() -> int:
+    """Leads nowhere, also without a /dev/null that we may open."""
+    try:
+        return os.open(os.devnull, os.O_RDWR)
+    except OSError:
+        null, other = os.pipe()
+        os.close(other)
+        return null
 
 
 def _copy_on(copies: list[Copy]) -> None:

@@ -16,6 +16,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ os.set_blocking(wake, False)
 signal.set_wakeup_fd(wake)
 for number in signal.valid_signals() - {9, 19, 17, 11, 7, 4, 8, 5, 31, 25, 21, 22, 13, 23}:
     signal.signal(number, tell)
+signal.pthread_sigmask(signal.SIG_SETMASK, [])
 print("ready", flush=True)
 given = b"\\n"
 while given:
@@ -57,12 +59,39 @@ FORWARDED = [
 # A call of the standard library's, or of ours, fails in envcheck's own process.
 REFUSING = """
 import os, sys, threading
-from envcheck.commands import streams
+from envcheck.commands import beside, streams
 def refuse(*_):
     raise {error}
 {call} = refuse
 from envcheck.cli import main
 sys.exit(main(sys.argv[1:]))
+"""
+# The same, once the command has been started.
+FAILING_LATER = """
+import errno, os, resource, select, signal, subprocess, sys, threading
+from envcheck.commands import run, signals, streams
+def fail(*_, **__):
+    raise {error}
+class Popen(subprocess.Popen):
+    def __init__(self, *words, **how):
+        super().__init__(*words, **how)
+        if threading.current_thread() is threading.main_thread():
+            {fault}
+subprocess.Popen = Popen
+from envcheck.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+# Signals of one kind are ignored and of another blocked by who starts envcheck.
+DEAF = """
+import os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2])
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+SUBREAPER = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])
 """
 FENCE = signal.SIGUSR2  # sent to envcheck alone after others: what had to be passed on before it has been
 
@@ -88,13 +117,22 @@ def start(command: Callable[..., list[str]]) -> Iterator[Callable[..., subproces
     """Starts `envcheck run -- argv` in a session of its own, with pipes unless told otherwise."""
     started: list[subprocess.Popen[bytes]] = []
 
-    def run(*argv: str, before: Sequence[str] = (), flags: Sequence[str] = (), refused: str = "", **how: Any) -> subprocess.Popen[bytes]:
+    def run(
+        *argv: str,
+        before: Sequence[str] = (),
+        flags: Sequence[str] = (),
+        refused: str = "",
+        failing: tuple[str, str] | None = None,
+        **how: Any,
+    ) -> subprocess.Popen[bytes]:
         pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent), **how.pop("env", {})}
         words = [*before, *command(*argv, flags=flags)]
         if refused:
             error = "RuntimeError" if "Thread" in refused else "OSError"
             words[:3] = python(REFUSING.format(call=refused, error=error))
+        if failing:
+            words[:3] = python(FAILING_LATER.format(fault=failing[0], error=failing[1]))
         made = subprocess.Popen(words, env=environment, start_new_session=True, **{**pipes, **how})
         started.append(made)
         return made
@@ -111,6 +149,15 @@ def start(command: Callable[..., list[str]]) -> Iterator[Callable[..., subproces
 
 def python(program: str) -> list[str]:
     return [sys.executable, "-c", program]
+
+
+def kill_by_arguments(pid: int, number: int) -> None:
+    """As `pkill -f` with the words of that process."""
+    words = Path(f"/proc/{pid}/cmdline").read_bytes()
+    for one in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if one.read_bytes() == words:
+                os.kill(int(one.parent.name), number)
 
 
 def line_of(process: subprocess.Popen[bytes]) -> str:
@@ -212,6 +259,31 @@ def test_without_descriptors_for_us_the_command_runs_all_the_same(start: Callabl
     assert (code, out) == (3, "trained\n") and "internal error" not in said
 
 
+@pytest.mark.parametrize(
+    ("fault", "error", "code"),
+    [
+        ("resource.setrlimit(resource.RLIMIT_NOFILE, (3, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))", "None", 3),
+        ("os.open = os.pipe = fail", "FileNotFoundError(errno.ENOENT, 'no /dev/null')", 0),
+        ("os.open = os.pipe = os.fork = os.listdir = fail", "OSError(errno.EMFILE, 'too many')", 0),
+        ("select.poll = fail", "OSError(errno.ENOMEM, 'no memory')", 0),
+        ("signal.pthread_sigmask = fail", "OSError(errno.ENOSYS, 'a filter of system calls')", 0),
+        ("streams.Outputs.started = signals.Witness.__init__ = fail", "MemoryError()", 0),
+    ],
+    ids=["rlimit", "null", "descriptors", "poll", "filter", "memory"],
+)
+def test_a_fault_of_ours_leaves_a_running_command_alone(start: Any, tmp_path: Path, fault: str, error: str, code: int) -> None:
+    begun = tmp_path / "begun"
+    process = start("sh", "-c", f'echo >>"$0"; sleep 0.1; echo trained; exit {code}', str(begun), failing=(fault, error))
+    *found, said = ended(process)
+    assert (*found, begun.read_text()) == (code, "trained\n", "\n"), said
+    assert not any(words in said for words in ("sh: ", "without us", "internal error"))
+
+
+def test_an_inherited_descriptor_above_the_limit_is_no_matter(start: Callable[..., Any]) -> None:
+    process = start("sh", "-c", "sleep 0.1", before=["bash", "-c", 'exec 500>/dev/null; ulimit -n 100; exec "$@"', "bash"])
+    assert ended(process)[0] == 0
+
+
 def test_other_descriptors_and_a_closed_stdin_are_the_commands_too(start: Callable[..., Any]) -> None:
     ours, theirs = os.pipe()
     os.write(theirs, b"substituted")
@@ -260,15 +332,22 @@ def test_who_reads_a_stream_meets_its_end_when_the_command_has_closed_it(start: 
 
 
 @pytest.mark.parametrize(
-    ("to_all", "path"),
-    [(False, ""), (True, ""), (True, "/nowhere")],
-    ids=["to envcheck alone", "to the group", "to the group, and PATH is empty"],
+    ("send", "numbers", "how"),
+    [
+        (os.kill, FORWARDED, {}),
+        (os.killpg, FORWARDED, {}),
+        (os.killpg, FORWARDED, {"env": {"PATH": "/nowhere"}}),
+        (kill_by_arguments, FORWARDED[:4], {}),
+        (os.kill, (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1), {"before": python(DEAF)}),
+        (os.killpg, (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1), {"before": python(DEAF)}),
+    ],
+    ids=["alone", "group", "group, PATH is empty", "by its arguments", "alone, ignored or blocked", "group, ignored or blocked"],
 )
-def test_the_command_gets_every_signal_once(start: Callable[..., Any], to_all: bool, path: str) -> None:
-    process = start(*python(PATIENT), env={"PATH": path} if path else {})
+def test_the_command_gets_every_signal_once(start: Callable[..., Any], send: Any, numbers: Sequence[signal.Signals], how: Any) -> None:
+    process = start(*python(PATIENT), **how)
     assert line_of(process) == "ready"
-    for number in FORWARDED:
-        (os.killpg if to_all else os.kill)(process.pid, number)
+    for number in numbers:
+        send(process.pid, number)
         assert line_of(process) == f"got {number.value}"
     os.kill(process.pid, FENCE)
     assert line_of(process) == f"got {FENCE.value}", "nothing comes twice"
@@ -276,8 +355,9 @@ def test_the_command_gets_every_signal_once(start: Callable[..., Any], to_all: b
     assert (code, out) == (0, "end\n")
 
 
-def test_signals_are_passed_on_where_no_witness_can_be_had(start: Callable[..., Any]) -> None:
-    process = start(*python(PATIENT), refused="os.fork")
+@pytest.mark.parametrize("refused", ["os.fork", "beside.renamed"])
+def test_signals_are_passed_on_where_no_witness_can_be_had(start: Callable[..., Any], refused: str) -> None:
+    process = start(*python(PATIENT), refused=refused)
     assert line_of(process) == "ready"
     os.kill(process.pid, signal.SIGUSR1)
     assert line_of(process) == f"got {signal.SIGUSR1.value}"
@@ -318,6 +398,38 @@ def test_envcheck_leaves_with_the_command(start: Callable[..., Any], number: sig
     assert ("ended with exit code" in said) is (number is signal.SIGUSR1), "who asks for the end knows why it came"
 
 
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_what_a_command_lived_through_does_not_explain_its_end(start: Callable[..., Any], number: signal.Signals) -> None:
+    process = start(*python(f"{PATIENT}raise SystemExit(137)"))
+    assert line_of(process) == "ready"
+    process.send_signal(number)
+    assert line_of(process) == f"got {number.value}"
+    code, _, said = ended(process)
+    assert code == 137
+    assert ("ended with exit code 137" in said) is (number is signal.SIGHUP), "a hangup is the word to read settings again, too"
+
+
+def test_an_orphan_of_the_command_that_comes_to_us_is_buried(start: Callable[..., Any]) -> None:
+    looks = f"""
+import os, subprocess, time
+subprocess.run(["sh", "-c", "(sleep 0.2) & (sleep 0.2; exit 7) &"], check=True)
+deadline = time.monotonic() + {SECONDS}
+came = left = 0
+while time.monotonic() < deadline and not (came > 3 and left == 2):
+    left = len(open(f"/proc/{{os.getppid()}}/task/{{os.getppid()}}/children").read().split())
+    came = max(came, left)
+    time.sleep(0.01)
+print(came, left)
+"""
+    assert ended(start(*python(looks), before=python(SUBREAPER)))[:2] == (0, "4 2\n"), "left: it and the witness"
+
+
+@pytest.mark.parametrize(("ends", "code"), [("exit 0", 0), ("kill -TERM $$", -signal.SIGTERM)])
+def test_the_way_out_is_the_same_where_python_is_told_to_inspect(start: Callable[..., Any], ends: str, code: int) -> None:
+    found, _, said = ended(start("sh", "-c", ends, env={"PYTHONINSPECT": "1"}))
+    assert found == code and "Traceback" not in said
+
+
 def test_nohup_holds_for_the_command_and_for_us(start: Callable[..., Any]) -> None:
     program = "import signal; print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, flush=True); print(input())"
     process = start(*python(program), before=["nohup"])
@@ -326,14 +438,17 @@ def test_nohup_holds_for_the_command_and_for_us(start: Callable[..., Any]) -> No
     assert ended(process, b"trained\n")[:2] == (0, "trained\n")
 
 
-def test_a_killed_envcheck_takes_the_command_along(start: Callable[..., Any]) -> None:
-    process = start(*python("import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"))
+@pytest.mark.parametrize("tied", ["pass", "ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)"], ids=["tied", "another user"])
+def test_a_killed_envcheck_takes_the_command_along(start: Callable[..., Any], tied: str) -> None:
+    process = start(*python(f"import ctypes, os, sys; {tied}; print(os.getpid(), flush=True); sys.stdin.read()"))
     assert line_of(process).isdigit()
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     assert len(children) == 2, "the command and the witness"
     assert {os.readlink(f"/proc/{pid}/exe") for pid in children} == {os.readlink("/proc/self/exe")}, "no program from PATH beside it"
-    process.kill()
     deadline = time.monotonic() + SECONDS
+    while not any(Path(f"/proc/{pid}/comm").read_text() == "(signals)\n" for pid in children) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.kill()
     while any(alive(pid) for pid in children) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not any(alive(pid) for pid in children)
