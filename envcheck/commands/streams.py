@@ -6,6 +6,7 @@ A terminal becomes a pseudo-terminal of the same size and modes, which makes nob
 stay, while keys, Ctrl-C and Ctrl-Z go from the real terminal to the command without us (see `keys` for who reads there). A pipe or a
 socket becomes a pipe. Two streams that lead to the same place share one, so that their lines keep their order.
 
+Lines are passed on whole, so that those of several programs with the same log stay apart.
 Where copying fails, because the reader is gone, we close our end: the command then meets at its next write what it would have met.
 Where the command closes a stream and goes on, we close ours: who reads it meets the end when he would have met it.
 """
@@ -13,6 +14,7 @@ Where the command closes a stream and goes on, we close ours: who reads it meets
 from __future__ import annotations
 
 import os
+import select
 import stat
 import sys
 import threading
@@ -27,6 +29,7 @@ HEAD = 1 << 18  # and of its beginning, where the first error often stands
 CHUNK = 1 << 16
 EXTPROC = 0o200000  # asm-generic/termbits.h; termios has it from Python 3.13 on
 TIOCPKT_IOCTL = 64  # asm-generic/ioctls.h
+FULL_MS = 20
 QUIET_MS = 100  # a stream that is silent for so long after the command has ended is held open by somebody else
 
 
@@ -61,6 +64,12 @@ class Copy:
         self.kept = Kept()
         self.open = True
         self.closed = False  # by all who had it
+        self._rest = b""  # of a line that has begun
+        self._flowed = 0  # bytes since one was written unfinished
+        status = os.fstat(sink)
+        # One with a name gets another reader when a collector of logs is restarted; other pipes lie together, as ours does.
+        self._gets_readers = stat.S_ISFIFO(status.st_mode) and status.st_dev != os.fstat(self.source).st_dev
+        self._most = select.PIPE_BUF if stat.S_ISFIFO(status.st_mode) else 0  # that no other writer's words can part
 
     def _pair(self, _sink: int) -> tuple[int, int]:
         return os.pipe()
@@ -81,30 +90,53 @@ class Copy:
 
     def _pass(self, ended: int | None) -> bool:
         """Whether somebody still holds the stream open."""
-        import select
-
         poller = select.poll()
         poller.register(self.source, select.POLLIN)
-        poller.register(self.sink, 0)  # tells no more than that the reader is gone
+        if not self._gets_readers:
+            poller.register(self.sink, 0)  # tells no more than that the reader is gone
         if ended is not None:
             poller.register(ended, 0)
         patience = None
-        while events := dict(poller.poll(patience)):
+        while (events := dict(poller.poll(self._moment() if self._rest else patience))) or self._rest:
             if ended is not None and ended in events:
                 poller.unregister(ended)
                 patience = QUIET_MS
-            if self.sink in events or (self.source in events and not self._step()):
+            if self.sink in events or not (self._step() if self.source in events else self._end_line()):
                 return False
         return True
 
     def _step(self) -> bool:
         data = os.read(self.source, CHUNK)
         self.closed = not data
-        return bool(data) and self._on(data)
+        return self._on(data) if data else self._end_line(False)
 
     def _on(self, data: bytes) -> bool:
+        """Whole lines, for others may write to the same place. What is left of one waits only while there is more to read at once."""
         self.kept.take(data)
-        return write(self.sink, data)
+        self._flowed += len(data)
+        data = self._rest + data
+        end = data.rfind(b"\n") + 1
+        if len(data) - end > select.PIPE_BUF:
+            end = len(data)
+        self._rest = data[end:]
+        return self._write(data[:end])
+
+    def _moment(self) -> int:
+        """The rest may still be in the hands of its writer, who had to wait for room: a terminal cuts a line then."""
+        return FULL_MS if self._flowed > CHUNK // 2 else 0
+
+    def _end_line(self, more: bool = True) -> bool:
+        rest, self._rest, self._flowed = self._rest, b"", 0
+        return self._write(rest) and more
+
+    def _write(self, data: bytes) -> bool:
+        at = 0
+        while self._most and len(data) - at > self._most:
+            end = data.rfind(b"\n", at, at + self._most) + 1 or data.find(b"\n", at + self._most) + 1 or len(data)
+            if not write(self.sink, data[at:end]):
+                return False
+            at = end
+        return write(self.sink, data[at:])
 
     def bytes(self) -> bytes:
         return self.kept.bytes()
@@ -144,7 +176,7 @@ class Screen(Copy):
             data = b""
         kind, data = (data[0], data[1:]) if self.tells and data else (0, data)
         self._follow(bool(kind & TIOCPKT_IOCTL))
-        return bool(kind or data) and (not data or self._on(data))
+        return self._on(data) if data else self._end_line(bool(kind))
 
     def _follow(self, told: bool) -> None:
         """Programs that fill the screen (curses) or hide what is typed set the modes of keys on stdout: they are meant for the terminal
@@ -310,13 +342,10 @@ class Outputs:
 
 def write(descriptor: int, data: bytes) -> bool:
     """All of it, also where whoever shares the descriptor has made it non-blocking; False if it cannot be written."""
-    rest = memoryview(data)
-    while rest:
+    while data:
         try:
-            rest = rest[os.write(descriptor, rest) :]
+            data = data[os.write(descriptor, data) :]
         except BlockingIOError:
-            import select
-
             poller = select.poll()
             poller.register(descriptor, select.POLLOUT)
             poller.poll()

@@ -23,6 +23,7 @@ import pytest
 from patients import HERE
 
 from envcheck.commands import keys
+from envcheck.commands.streams import Copy
 from envcheck.report.session import rule_session
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run's signals and terminals are tested on Linux")
@@ -143,6 +144,34 @@ def test_a_reader_that_was_never_there_is_noticed_before_the_first_write(start: 
     os.close(theirs)
     code, _, said = ended(process)
     assert code == 1 and "gone" in said and "BrokenPipeError" in said
+
+
+def test_a_pipe_with_a_name_gets_another_reader_while_the_command_is_silent(start: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    os.mkfifo(path)
+    first = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with path.open("wb") as theirs:
+        process = start(*python("import os; os.write(1, b'one'); input(); os.write(1, b'two')"), stdout=theirs)
+    assert select.select([first], [], [], SECONDS)[0] and os.read(first, 10) == b"one"
+    os.close(first)
+    time.sleep(0.2)  # in which a collector of logs is restarted
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as second:
+        assert ended(process, b"\n")[0] == 0
+        assert second.read() == b"two"
+
+
+def test_what_is_passed_on_cannot_be_parted_by_another_writer() -> None:
+    ours, theirs = os.pipe2(os.O_DIRECT)  # what is written at once is read at once
+    copy = Copy(theirs)
+    words = b"".join(b"%d " % n * 50 + b"\n" for n in range(150)) + b"unfinished"
+    assert os.write(copy.given, words) == len(words) > 4 * select.PIPE_BUF
+    os.close(copy.given)
+    copy.run()
+    os.close(theirs)
+    with open(ours, "rb", buffering=0) as file:
+        pieces = list(iter(lambda: file.read(1 << 16), b""))
+    assert b"".join(pieces) == words == copy.bytes()
+    assert all(len(one) <= select.PIPE_BUF and one.endswith(b"\n") for one in pieces[:-1])
 
 
 def test_a_full_disk_reaches_the_command(start: Callable[..., Any]) -> None:
