@@ -42,6 +42,7 @@ class CommandEnd:
     output: bytes  # the beginning and the end of what it wrote
     asked: bool = False  # somebody sent a signal that ends programs, or reads its output no longer
     kernel: KernelWord = KernelWord()
+    unseen: tuple[str, ...] = ()  # what of its output is not in `output`, and why
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -175,7 +176,8 @@ def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
     signals.close(status)
     outputs.finish()
     asked = code == 128 + signal.SIGPIPE or bool(signals.met & ENDING)
-    return CommandEnd(code, max(0, -status), outputs.bytes(), asked, watch.word(process.pid) if code else KernelWord())
+    unseen = tuple(f"what it wrote to {('stdout', 'stderr')[number - 1]} was not seen: {why}" for number, why in outputs.unseen.items())
+    return CommandEnd(code, max(0, -status), outputs.bytes(), asked, watch.word(process.pid) if code else KernelWord(), unseen)
 
 
 def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
@@ -226,6 +228,7 @@ def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace,
     found = () if ended.asked else causes(ended.code, said, args.argv, ended.kernel, before.snapshot if before else None, by)
     told = [each.text for one in report.findings for each in one.finding.evidence]
     lines = tuple(line for one in found if not one.words or not any(one.words in text for text in told) for line in one.lines)
+    lines += ended.unseen
     head = f"{name} ended with exit code {ended.code}{death}"
     if report.verdict != "fail":  # whatever is known of it, it failed
         report = replace(report, verdict="inconclusive", exit_code=3, because=(head, *lines, *report.because))

@@ -4,7 +4,8 @@ The command shall see what it would see without us, so each stream is as near to
 as it is and read when the command has ended; a device (/dev/null), a file that we may not read or a closed descriptor is given as it is.
 A terminal becomes a pseudo-terminal of the same size and modes, which makes nobody's controlling terminal: colours and progress bars
 stay, while keys, Ctrl-C and Ctrl-Z go from the real terminal to the command without us (see `keys` for who reads there). A pipe or a
-socket becomes a pipe. Two streams that lead to the same place share one, so that their lines keep their order.
+socket becomes a pipe. Two streams that lead to the same place share one, so that their lines keep their order. What no copy can be
+like, as a socket that keeps messages apart, is given as it is, and not seen.
 
 Lines are passed on whole, so that those of several programs with the same log stay apart.
 Where copying fails, because the reader is gone, we close our end: the command then meets at its next write what it would have met.
@@ -239,6 +240,7 @@ class Outputs:
         self.given: dict[int, int | None] = {1: None, 2: None}  # what the command gets there; None: what we have there
         self.copies: list[Copy] = []
         self.files: list[Written] = []
+        self.unseen: dict[int, str] = {}  # why what the command writes there is not
         self._threads: list[threading.Thread] = []
         self._command = 0
         self._named: set[object] = set()  # files of ours
@@ -259,6 +261,9 @@ class Outputs:
     def _arrange(self, number: int, mode: int) -> int | None:
         """The descriptor that stands for this one of ours; None where the command gets ours."""
         try:
+            if reason := _not_copied(number, mode):
+                self.unseen[number] = reason
+                return None
             if os.isatty(number):
                 copy: Copy = Screen(number)
             elif stat.S_ISREG(mode):
@@ -268,7 +273,8 @@ class Outputs:
                 return None
             else:
                 copy = Copy(number)
-        except OSError:  # no terminal or no descriptor is left, a file that we may not read: better no copy than no command
+        except OSError as error:  # no terminal or no descriptor is left, a file that we may not read: better no copy than no command
+            self.unseen[number] = error.strerror or str(error)
             return None
         thread = threading.Thread(target=self._copy, args=(copy,), daemon=True)
         try:
@@ -276,6 +282,7 @@ class Outputs:
         except RuntimeError:  # no thread is left
             os.close(copy.source)
             os.close(copy.given)
+            self.unseen[number] = "no thread was left for a copy"
             return None
         self.copies.append(copy)
         self._threads.append(thread)
@@ -369,6 +376,28 @@ def _reserve_standard_descriptors() -> None:
             if null != number:
                 os.dup2(null, number, inheritable=False)
                 os.close(null)
+
+
+def _not_copied(number: int, mode: int) -> str:
+    """Why the command would not meet with a copy what it would meet without one, or ""."""
+    import fcntl
+
+    flags = fcntl.fcntl(number, fcntl.F_GETFL)
+    if not flags & (os.O_WRONLY | os.O_RDWR):
+        return "it is open for reading only"
+    if stat.S_ISFIFO(mode):
+        return "a pipe that keeps messages apart" if flags & getattr(os, "O_DIRECT", 0) else ""
+    if not stat.S_ISSOCK(mode):
+        return "" if stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "it is neither a file nor a pipe"
+    import socket
+
+    with socket.socket(fileno=os.dup(number)) as place:
+        if place.type != socket.SOCK_STREAM:
+            return "a socket that keeps messages apart"
+        with suppress(BlockingIOError):
+            if _place(number) != _place(0) and place.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                return "a socket that is read, too"
+    return ""
 
 
 def _inherited() -> list[int]:

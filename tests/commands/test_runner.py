@@ -11,6 +11,7 @@ import platform
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -23,7 +24,7 @@ import pytest
 from patients import HERE
 
 from envcheck.commands import keys
-from envcheck.commands.streams import Copy
+from envcheck.commands.streams import Copy, _not_copied
 from envcheck.report.session import rule_session
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run's signals and terminals are tested on Linux")
@@ -172,6 +173,46 @@ def test_what_is_passed_on_cannot_be_parted_by_another_writer() -> None:
         pieces = list(iter(lambda: file.read(1 << 16), b""))
     assert b"".join(pieces) == words == copy.bytes()
     assert all(len(one) <= select.PIPE_BUF and one.endswith(b"\n") for one in pieces[:-1])
+
+
+def _numbers(kind: int) -> tuple[int, int]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    return ours.detach(), theirs.detach()
+
+
+@pytest.mark.parametrize(
+    ("place", "kept"),
+    [
+        (lambda: _numbers(socket.SOCK_DGRAM), "messages"),
+        (lambda: _numbers(socket.SOCK_SEQPACKET), "messages"),
+        (lambda: _numbers(socket.SOCK_STREAM), "is read"),
+        (lambda: os.pipe2(os.O_DIRECT), "messages"),
+        (lambda: os.pipe()[::-1], "for reading only"),
+        (lambda: (-1, os.open(os.sep, os.O_RDONLY)), "for reading only"),
+        (lambda: (-1, os.eventfd(0)), "neither a file nor a pipe"),
+        (os.pipe, ""),
+    ],
+    ids=["datagrams", "packets", "questions", "packets in a pipe", "the end to read from", "a folder", "an event", "a pipe"],
+)
+def test_what_no_copy_can_be_like_is_not_copied(place: Any, kept: str) -> None:
+    ours, theirs = place()
+    if kept == "is read":
+        assert _not_copied(theirs, os.fstat(theirs).st_mode) == "", "but for what nobody asks"
+        os.write(ours, b"question")
+    reason = _not_copied(theirs, os.fstat(theirs).st_mode)
+    for number in {ours, theirs} - {-1}:
+        os.close(number)
+    assert kept in reason and bool(kept) is bool(reason)
+
+
+def test_messages_stay_apart_and_the_report_says_that_nobody_saw_them(start: Callable[..., Any]) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            process = start("bash", "-c", "echo one; echo two; exit 3", stdout=theirs.fileno())
+        code, _, said = ended(process)
+        assert (code, ours.recv(100), ours.recv(100)) == (3, b"one\n", b"two\n")
+        assert "what it wrote to stdout was not seen: " in said
 
 
 def test_a_full_disk_reaches_the_command(start: Callable[..., Any]) -> None:
