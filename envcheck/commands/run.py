@@ -15,6 +15,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_as_given, first_that_starts, hand_over
@@ -181,13 +182,16 @@ def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
 
 
 def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
-    """CMD with these as stdout and stderr; all other descriptors that we were given are its own too."""
+    """CMD with these in the place of ours; all other descriptors that we were given are its own too."""
     us, tie, environment = os.getpid(), _prctl(), environment_as_given()
 
     def before_exec() -> None:
         tie()
         if os.getppid() != us:  # we died before that took effect
             os.kill(os.getpid(), signal.SIGKILL)
+        for number in given.keys() - {1, 2}:
+            with suppress(OSError):  # a limit of open files that came later than this one: CMD has ours
+                os.dup2(given[number] or 0, number)
         prepare()
 
     def start(program: str, words: Sequence[str]) -> subprocess.Popen[bytes]:

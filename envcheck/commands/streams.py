@@ -256,7 +256,16 @@ class Outputs:
                 elif places[place] is not None:
                     self.copies[-1].numbers.append(number)
                 self.given[number] = places[place]
+        self._share()
         self.resize()
+
+    def _share(self) -> None:
+        """What else we were given may lead to the same place (`exec 5>&1`): the lines that are written there are in the same order."""
+        for number in _inherited():
+            for copy in self.copies if number > 2 else ():
+                if _place(number) == _place(copy.sink) and _can_be_written(number):
+                    copy.numbers.append(number)
+                    self.given[number] = copy.given
 
     def _arrange(self, number: int, mode: int) -> int | None:
         """The descriptor that stands for this one of ours; None where the command gets ours."""
@@ -274,7 +283,7 @@ class Outputs:
             else:
                 copy = Copy(number)
         except OSError as error:  # no terminal or no descriptor is left, a file that we may not read: better no copy than no command
-            self.unseen[number] = error.strerror or str(error)
+            self.unseen[number] = f"it cannot be copied ({error.strerror or error})"
             return None
         thread = threading.Thread(target=self._copy, args=(copy,), daemon=True)
         try:
@@ -382,11 +391,11 @@ def _not_copied(number: int, mode: int) -> str:
     """Why the command would not meet with a copy what it would meet without one, or ""."""
     import fcntl
 
-    flags = fcntl.fcntl(number, fcntl.F_GETFL)
-    if not flags & (os.O_WRONLY | os.O_RDWR):
+    if not _can_be_written(number):
         return "it is open for reading only"
     if stat.S_ISFIFO(mode):
-        return "a pipe that keeps messages apart" if flags & getattr(os, "O_DIRECT", 0) else ""
+        apart = fcntl.fcntl(number, fcntl.F_GETFL) & getattr(os, "O_DIRECT", 0)
+        return "a pipe that keeps messages apart" if apart else ""
     if not stat.S_ISSOCK(mode):
         return "" if stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "it is neither a file nor a pipe"
     import socket
@@ -400,12 +409,18 @@ def _not_copied(number: int, mode: int) -> str:
     return ""
 
 
+def _can_be_written(number: int) -> bool:
+    import fcntl
+
+    return bool(fcntl.fcntl(number, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR))
+
+
 def _inherited() -> list[int]:
     """What we were given: Python makes its own so that no other program gets them."""
     try:
-        every = descriptors()
+        every: Iterable[int] = descriptors()
     except OSError:  # no /proc
-        every = [0]
+        every = range(4096)
     found = []
     for number in every:
         with suppress(OSError):  # that of the listing

@@ -248,9 +248,11 @@ def test_a_file_is_the_commands_own_and_its_text_names_the_cause(start: Callable
     assert "[numpy-abi]" in text
 
 
-def test_two_streams_into_one_pipe_keep_their_order(start: Callable[..., Any]) -> None:
-    program = "import os\nfor n in range(500): os.write(1 + n % 2, b'%d\\n' % n)"
-    code, out, _ = ended(start(*python(program), stderr=subprocess.STDOUT))
+@pytest.mark.parametrize("number", [2, 5], ids=["stderr", "a duplicate that was inherited"])
+def test_two_streams_into_one_pipe_keep_their_order(start: Callable[..., Any], number: int) -> None:
+    program = f"import os\nfor n in range(500): os.write((1, {number})[n % 2], b'%d\\n' % n)"
+    before = ["sh", "-c", f'exec {number}>&1; exec "$@"', "sh"]
+    code, out, _ = ended(start(*python(program), before=before, stderr=subprocess.STDOUT))
     assert code == 0
     assert out.split("\n")[1:] == [*map(str, range(500)), ""]
 
