@@ -40,7 +40,7 @@ class CommandEnd:
 
     code: int  # 128 + N if signal N ended it
     number: int  # of that signal, or 0
-    output: bytes  # the beginning and the end of what it wrote
+    output: dict[str, bytes]  # the beginning and the end of what it wrote, as ""; by its place what others may have written, too
     asked: bool = False  # somebody sent a signal that ends programs, or reads its output no longer
     kernel: KernelWord = KernelWord()
     unseen: tuple[str, ...] = ()  # what of its output is not in `output`, and why
@@ -157,7 +157,7 @@ def _save(report: Report, args: argparse.Namespace) -> None:
 def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
     """Run argv in our place and keep the ends of what it writes; `files` are still ours. OSError if it cannot be started."""
     if os.name != "posix":  # neither pseudo-terminals nor these signals: CMD has the console, and no copy is taken
-        return CommandEnd(subprocess.call(list(argv)), 0, b"")
+        return CommandEnd(subprocess.call(list(argv)), 0, {})
     from envcheck.commands.kernel_word import KernelWatch
     from envcheck.commands.signals import ENDING, Signals
     from envcheck.commands.streams import Outputs
@@ -178,7 +178,9 @@ def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
     outputs.finish()
     asked = code == 128 + signal.SIGPIPE or bool(signals.met & ENDING)
     unseen = tuple(f"what it wrote to {('stdout', 'stderr')[number - 1]} was not seen: {why}" for number, why in outputs.unseen.items())
-    return CommandEnd(code, max(0, -status), outputs.bytes(), asked, watch.word(process.pid) if code else KernelWord(), unseen)
+    return CommandEnd(
+        code, max(0, -status), outputs.texts() if code else {}, asked, watch.word(process.pid) if code else KernelWord(), unseen
+    )
 
 
 def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
@@ -224,15 +226,16 @@ def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace,
     from envcheck.report.report import CommandRun
 
     name, death = args.argv[0], _death(ended.code)
-    said = ended.output.decode("utf-8", "replace")
-    texts = [(name, said), *kernel_texts(name, ended.kernel)]
+    read_back = {place or name: text.decode("utf-8", "replace") for place, text in ended.output.items()}
+    said = "\n".join(read_back.values())
+    texts = [*read_back.items(), *kernel_texts(name, ended.kernel)]
     if death and not ended.asked:
         texts.append(("exit code", f"{name} exited with code {ended.code} ({signal.strsignal(ended.code - 128)})"))
     report, read = diagnose_output(texts, before.snapshot if before else None, by, tool=args.tool, index_base=args.index_base)
     found = () if ended.asked else causes(ended.code, said, args.argv, ended.kernel, before.snapshot if before else None, by)
     told = [each.text for one in report.findings for each in one.finding.evidence]
     lines = tuple(line for one in found if not one.words or not any(one.words in text for text in told) for line in one.lines)
-    lines += ended.unseen
+    lines += (*(f"read in {place}" for place in ended.output if place and any(one.words for one in found)), *ended.unseen)
     head = f"{name} ended with exit code {ended.code}{death}"
     if report.verdict != "fail":  # whatever is known of it, it failed
         report = replace(report, verdict="inconclusive", exit_code=3, because=(head, *lines, *report.because))

@@ -22,7 +22,7 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 
-from envcheck.commands.beside import descriptors, fork, goes_on, keep_only
+from envcheck.commands.beside import descriptors, fork, goes_on, keep_only, writer
 from envcheck.commands.output import for_log
 
 KEEP = 1 << 20  # bytes of the end of a stream that are kept for the diagnosis
@@ -217,6 +217,18 @@ class Written:
         appends = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND
         self.start = os.fstat(descriptor).st_size if appends else os.lseek(descriptor, 0, os.SEEK_CUR)
         self.file = open(f"/proc/self/fd/{descriptor}", "rb")  # noqa: SIM115  # however it is renamed meanwhile
+        self._appends = bool(appends)
+        self._link = f"/proc/self/fd/{self.file.fileno()}"
+
+    def shared(self) -> str:
+        """Where and why what is read from it may be somebody else's words, or ""."""
+        try:
+            path = os.readlink(self._link)
+        except OSError:
+            return ""
+        if who := writer(path):
+            return f"{path}, where {who} may write, too"
+        return f"{path}, which is open for appending: others may write there, too" if self._appends else ""
 
     def bytes(self) -> bytes:
         kept = Kept()
@@ -352,8 +364,13 @@ class Outputs:
             finally:
                 os._exit(0)
 
-    def bytes(self) -> bytes:
-        return b"\n".join([*(one.bytes() for one in self.copies), *(one.bytes() for one in self.files)])
+    def texts(self) -> dict[str, bytes]:
+        """What the command wrote, as "", and by the place what others may have written as well."""
+        texts = {"": b"\n".join(one.bytes() for one in self.copies)}
+        for file in self.files:
+            place = file.shared()
+            texts[place] = b"\n".join(one for one in (texts.get(place), file.bytes()) if one)
+        return texts
 
 
 def write(descriptor: int, data: bytes) -> bool:

@@ -24,7 +24,7 @@ import pytest
 from patients import HERE
 
 from envcheck.commands import keys
-from envcheck.commands.streams import Copy, _not_copied
+from envcheck.commands.streams import Copy, Written, _not_copied
 from envcheck.report.session import rule_session
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run's signals and terminals are tested on Linux")
@@ -246,6 +246,18 @@ def test_a_file_is_the_commands_own_and_its_text_names_the_cause(start: Callable
     text = log.read_text()
     assert text.startswith("before\nenvcheck: ") and "\nTrue\nTraceback" in text
     assert "[numpy-abi]" in text
+    assert f"{log}, where " in " ".join(text.split()) and str(os.getpid()) in text, "we have it open, and might have written that"
+
+
+def test_whose_words_a_file_holds_is_said_where_others_may_write_there(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as alone, path.open("ab") as appending:
+        assert Written(alone.fileno()).shared() == ""
+        assert "appending" in Written(appending.fileno()).shared()
+        with subprocess.Popen(["sleep", "600"], stdout=alone) as other:
+            said = Written(alone.fileno()).shared()
+            other.kill()
+    assert said == f"{path}, where sleep (process {other.pid}) may write, too"
 
 
 @pytest.mark.parametrize("number", [2, 5], ids=["stderr", "a duplicate that was inherited"])
