@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_as_given, first_that_starts, hand_over
+from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_as_given, first_that_starts, hand_over, may_be_executed
 from envcheck.commands.kernel_word import KernelWord
 from envcheck.commands.mistyped import meant
 from envcheck.commands.streams import say
@@ -49,9 +48,10 @@ class CommandEnd:
 def execute(args: argparse.Namespace) -> int:
     """CMD's exit code; 126 or 127 if there is no such command; the check's own code if it finds an error and CMD was not started."""
     name = args.argv[0]
-    if shutil.which(name) is None:
-        found = os.sep in name and os.path.exists(name)
-        return _not_started(args, PermissionError(errno.EACCES, "not an executable file") if found else FileNotFoundError(), None)
+    try:
+        first_that_starts(args.argv, may_be_executed)
+    except OSError as error:
+        return _not_started(args, error, None)
     from envcheck.commands.check import session_of
 
     by = session_of(args)

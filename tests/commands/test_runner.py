@@ -246,17 +246,18 @@ def test_a_file_is_the_commands_own_and_its_text_names_the_cause(start: Callable
     text = log.read_text()
     assert text.startswith("before\nenvcheck: ") and "\nTrue\nTraceback" in text
     assert "[numpy-abi]" in text
-    assert f"{log}, where " in " ".join(text.split()) and str(os.getpid()) in text, "we have it open, and might have written that"
+    assert f"(process{os.getpid()})maywrite,too:RuntimeError" in "".join(text.split()), "we have it open, and might have written that"
 
 
 def test_whose_words_a_file_holds_is_said_where_others_may_write_there(tmp_path: Path) -> None:
     path = tmp_path / "log"
     with path.open("wb") as alone, path.open("ab") as appending:
-        assert Written(alone.fileno()).shared() == ""
-        assert "appending" in Written(appending.fileno()).shared()
-        with subprocess.Popen(["sleep", "600"], stdout=alone) as other:
-            said = Written(alone.fileno()).shared()
-            other.kill()
+        written, added = Written(alone.fileno()), Written(appending.fileno())
+        with written.file, added.file:
+            assert written.shared() == "" and "appending" in added.shared()
+            with subprocess.Popen(["sleep", "600"], stdout=alone) as other:
+                said = written.shared()
+                other.kill()
     assert said == f"{path}, where sleep (process {other.pid}) may write, too"
 
 
@@ -627,6 +628,9 @@ def test_there_is_no_such_command(start: Callable[..., Any], on_terminal: Callab
     code, _, said = ended(start("no-such-command-here"))
     assert (code, said) == (127, "envcheck: no-such-command-here: command not found\n"), "no check is made first"
     assert ended(start(str(tmp_path / "text")))[0] == 126
+    for path, there in ((f"{tmp_path}:/bin", 126), ("", 127)):
+        code, _, said = ended(start("text", env={"PATH": path}, cwd=tmp_path.parent))
+        assert code == there and ("is not an executable file" in said) is (code == 126)
     on_terminal("run no-such-command-here; echo rc $?; run ./text; echo rc $?").until("rc 127\r\n[^\n]*\nrc 126\r\n")
 
 
