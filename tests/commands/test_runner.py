@@ -745,10 +745,21 @@ def test_a_report_that_cannot_be_written_does_not_stop_the_command(start: Callab
     assert "-o /dev/full: No space left on device" in said
 
 
-def test_a_format_needs_a_file(start: Callable[..., Any]) -> None:
-    for flags in (["--json"], ["--format", "markdown"]):
-        code, _, said = ended(start("true", flags=flags))
-        assert code == 2 and "-o FILE" in said
+@pytest.mark.parametrize(
+    "flags",
+    ["--json", "--format markdown", "-o /dev/stdout", "-o json=/proc/self/fd/2", "-o report.json -o markdown=-", "-o log"],
+)
+def test_a_report_needs_a_file_that_is_not_the_commands(
+    flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from envcheck.errors import UsageError
+    from envcheck.options import parse
+
+    monkeypatch.chdir(tmp_path)
+    os.symlink("/dev/stderr", "log")
+    with pytest.raises(UsageError, match="-o FILE"):
+        parse(["run", *flags.split(), "--", "true"])
+    assert parse(["run", "-o", "/dev/null", "--", "true"]).output == "/dev/null"
 
 
 def test_a_check_that_breaks_does_not_stop_the_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
