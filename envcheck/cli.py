@@ -134,29 +134,43 @@ def _dispatch(words: list[str]) -> int:
     from envcheck.commands import MODULES
     from envcheck.commands.configuration import naming_the_file
 
-    with _raising_on_sigterm(), naming_the_file(args):
+    with _leaving_once(), naming_the_file(args):
         code: int = importlib.import_module(f"envcheck.commands.{MODULES[args.command]}").execute(args)
     return code
 
 
+AGAIN_SECONDS = 5.0  # a wrapper, Slurm and systemd send two signals at once, and the second would end what the first one cleans up
+
+
 @contextmanager
-def _raising_on_sigterm() -> Iterator[None]:
+def _leaving_once() -> Iterator[None]:
     """A batch system's SIGTERM takes the same way out as Ctrl-C: children ended, folders removed.
 
     Who called `main` has its handlers back afterwards.
     """
     import signal
+    import time
+
+    left: list[float] = []
 
     def leave(number: int, _frame: object) -> None:
+        if left and time.monotonic() < left[0] + AGAIN_SECONDS:
+            return
+        left[:] = [time.monotonic()]
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         raise SystemExit(128 + number)
 
     before = {}
-    for number in (getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
-            try:
-                before[number] = signal.signal(number, leave)
-            except (ValueError, OSError):  # not in the main thread: the caller keeps its own handlers. Or a filter of system calls.
-                break
+    for number in (getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name)):
+        handler = signal.getsignal(number)
+        # nohup; a program that has its own way with Ctrl-C
+        if handler is signal.SIG_IGN or (number == signal.SIGINT and handler is not signal.default_int_handler):
+            continue
+        try:
+            before[number] = signal.signal(number, leave)
+        except (ValueError, OSError):  # not in the main thread: the caller keeps its own handlers. Or a filter of system calls.
+            break
     try:
         yield
     finally:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,6 @@ def examined(
     `keep` may take what it wants from the agent's folder before that is removed.
     """
     with ExitStack() as after:  # each is done whatever the others come to, the last one first
-        after.callback(setattr, tempfile, "tempdir", tempfile.tempdir)
         after.enter_context(statuses_kept())
         folder = private_folder()
         after.callback(_removed, folder)
@@ -147,22 +147,54 @@ def examined(
 
 
 def _removed(folder: str) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    if os.path.isdir(folder) and not os.path.islink(folder):  # a target has made a folder that its own owner may not enter
-        for here, names, _ in os.walk(folder):
-            for path in (os.path.join(here, name) for name in names):
-                if not os.path.islink(path):
-                    with suppress(OSError):
-                        os.chmod(path, 0o700)
+    with suppress(RecursionError):  # Python 3.11 walks down by calling itself
         shutil.rmtree(folder, ignore_errors=True)
+    if os.path.isdir(folder) and not os.path.islink(folder):
+        with suppress(OSError):
+            _removed_level_by_level(folder)
     with suppress(OSError):  # a target may have put a file or a link in its place
         os.unlink(folder)
+
+
+def _removed_level_by_level(folder: str) -> None:
+    """A tree of any depth, with short paths and few descriptors, and folders that their own owner may not enter: what lies in a folder is
+    moved up before that one is removed."""
+    new = (os.path.join(folder, f"{os.urandom(8).hex()}-{number}") for number in itertools.count())
+    names, before = os.listdir(folder), [""]
+    while names != before:  # something still goes
+        for name in names:
+            _moved_up(os.path.join(folder, name), new)
+        before, names = names, os.listdir(folder)
+    os.rmdir(folder)
+
+
+def _moved_up(path: str, new: Iterator[str]) -> None:
+    """Remove a file, or a folder when all that is in it has gone to new names."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        with suppress(OSError):
+            os.unlink(path)
+        return
+    with suppress(OSError):
+        os.chmod(path, 0o700)
+        for name in os.listdir(path):
+            one = os.path.join(path, name)
+            with suppress(OSError):
+                if not os.path.islink(one):
+                    os.chmod(one, 0o700)  # a folder that nobody may write to cannot be moved either
+                os.rename(one, next(new))
+        os.rmdir(path)
+
+
+def _is_unicode(path: str) -> bool:
+    """Whether torch, which takes names in UTF-8, can be told of it."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in path)
 
 
 def private_folder() -> str:
     """A folder of our own, 0700. A container with a read-only root often has /dev/shm and nothing else to write in.
 
-    A TMPDIR in which others could put a link in its place comes last, and so does one below which sockets would get too long names.
+    A TMPDIR in which others could put a link in its place comes last, and so does one below which sockets would get too long names, or
+    which torch could not be told in UTF-8.
     """
     from envcheck.host.ownership import others_move
 
@@ -170,8 +202,8 @@ def private_folder() -> str:
     said = None
     try:
         usual = temporary_folder()
-        long = len(os.fsencode(usual)) > LONGEST_TEMPORARY
-        places = ["/tmp", *places, usual] if long or others_move(usual) else [usual, *places]  # noqa: S108
+        unfit = len(os.fsencode(usual)) > LONGEST_TEMPORARY or not _is_unicode(usual)
+        places = ["/tmp", *places, usual] if unfit or others_move(usual) else [usual, *places]  # noqa: S108
     except OSError as error:
         said = error.strerror
     for place in places:
@@ -180,13 +212,12 @@ def private_folder() -> str:
         except OSError as error:
             said = said or error.strerror
             continue
-        os.chmod(folder, 0o700)  # whatever the umask has taken away
+        with suppress(OSError):  # a file system without modes, a filter of system calls
+            os.chmod(folder, 0o700)  # whatever the umask has taken away
         if not has_room(folder):
             os.rmdir(folder)
             said = said or os.strerror(errno.ENOSPC)
             continue
-        if place != tempfile.tempdir:
-            tempfile.tempdir = folder  # for the output of the probes' commands
         return folder
     raise MachineFault(f"no folder for temporary files can be written; set TMPDIR to one ({said})")
 

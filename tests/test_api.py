@@ -165,6 +165,12 @@ def test_only_what_the_check_started_ends_with_it(tmp_path: Path) -> None:
     assert all_gone(mark)
 
 
+def test_a_program_without_streams() -> None:
+    """A service, or one with windows only."""
+    program = "import os, sys, envcheck; sys.stdout = sys.stderr = None; os._exit(7 if envcheck.check(static=True).ok else 1)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode == 7
+
+
 def test_a_recorded_machine_and_the_same_refusals_as_on_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "node.json"
     path.write_text(render_record(machine("h100x8"), "envcheck", "0.1.0"))

@@ -134,7 +134,7 @@ def _get_ready(by: RuleSession, args: argparse.Namespace) -> None:
 
 def _watched(run: Callable[[Callable[[str], None] | None], T]) -> T:
     """Run with a progress line where stderr is a terminal; with None elsewhere, so that nothing wakes for it."""
-    if not sys.stderr.isatty():
+    if sys.stderr is None or not sys.stderr.isatty():  # a program without a console calls us
         return run(None)
     from envcheck.commands.progress import Progress
 

@@ -29,7 +29,7 @@ def execute(args: argparse.Namespace) -> int:
     from envcheck.facts.recorded import load_snapshot
     from envcheck.report.session import verdicts_of
 
-    before, after = load_snapshot(args.before), load_snapshot(args.after)
+    before, after = load_snapshot(args.before, "compare:"), load_snapshot(args.after, "compare:")
     changed = list(differences(encode(before), encode(after)))
     by = rule_session(args, getattr(args, "select", ()))
     first = {one.rule: one.outcome.value for one in verdicts_of(before, by)}

@@ -27,9 +27,9 @@ class RecordingError(Exception):
     """A document that is no recording; one line that says what is wrong with it, without its name."""
 
 
-def load_snapshot(path: str) -> Snapshot:
+def load_snapshot(path: str, flag: str = "--facts") -> Snapshot:
     """The facts of a report or recording (`--facts FILE`). Raises UsageError with one line that says what is wrong with the file."""
-    return _named(path, lambda: snapshot_from(sections_of(parsed(read_given(path, "--facts", FACTS_LIMIT_BYTES)))))
+    return _named(path, lambda: snapshot_from(sections_of(parsed(read_given(path, flag, FACTS_LIMIT_BYTES)))))
 
 
 def parse_snapshot(text: str, name: str) -> Snapshot:

@@ -6,7 +6,8 @@ import re
 from base64 import b64decode
 from collections.abc import Callable
 
-from envcheck.facts.secret_places import placed
+from envcheck.facts.secret_codes import coded
+from envcheck.facts.secret_places import mapped, placed
 from envcheck.facts.secret_references import is_reference
 from envcheck.facts.secret_shapes import scattered, spoken, without_tails
 from envcheck.facts.secret_words import FOREIGN, any_of
@@ -101,8 +102,8 @@ _ASSIGNED = re.compile(
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!{_MASKED}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\(sensitive|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
-    r"((?<=[^\\]\")[^\s),\]}\"\\](?:[^\"\n\\]|\\[\"\\;:,&$!@#%']){3,400}|(?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;\\]{4,})"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\(sensitive|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
+    r"((?<=[^\\]\")[^\s),\]}\"\\](?:[^\"\n\\]|\\[\"\\;:,&$!@#%']){3,400}|(?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;，；。、\\]{4,})"
     r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}->\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )
 # A name here and its value there: <password>…</password>, {"name": "HF_TOKEN", "value": "…"}, ("password", "…"), `setenv HF_TOKEN …`
@@ -129,12 +130,12 @@ _APART = re.compile(
 _SAID = re.compile(
     rf"((?i:passw(?:or)?[dt]|passphrase|api[\x20_-]?key|{_FOREIGN})(?:\x20\S{{1,40}}){{0,3}}?(?:\x20(?:is|was|lautet|ist)\b:?|:|\x20?[是为為])\s{{1,4}}[\"']?"
     rf"|(?i:passw(?:or)?[dt])\s{{1,8}}[\"']?|(?i:identified\s{{1,4}}by\s{{1,4}}|password\s{{1,4}})(?=['\"])['\"])"
-    rf"(?!{_MASKED})(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[^\W\d])[^\s\"';,]{{6,}}"
+    rf"(?!{_MASKED})(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[^\W\d])[^\s\"';,，；。、]{{6,}}"
 )
 # "my password is hunter.", "密码是 hunter", "user bob, password hunter": a word without a digit, unless it is what people say of passwords
 _SAID_OF_ONE = (
     r"(?!(?i:(?:wrong|incorr|inval|required|need|expire|empty|missing|unknown|stored|correct|asked|blank|hidden|weak|never|always|also|still|only"
-    r"|kept|sent|used|known|given|there|that|what|same|the|not|too|longer|shorter|visible|valid|safe|mandatory|optional|case|ok\b|okay|fine|set"
+    r"|kept|sent|read|used|known|given|there|that|what|same|the|not|too|longer|shorter|visible|valid|safe|mandatory|optional|case|ok\b|okay|fine|set"
     r"|falsch|ung[uü]ltig|nicht|leer|n[oö]tig|erforder|err[oó]n|vac[ií]|requ[ei]|errad|obligat|nul|default|plain|public|private|protect)\w{0,40}"
     r"|\w{1,30}(?:ed|ing|ly))(?![^\s.,:;!?)]))"
 )
@@ -386,7 +387,7 @@ def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     text = _accounts(text, mask) if "<<" in text else text
     text = _HERE.sub(rf"\1{mask}", _LISTED.sub(lambda found: f"{(found[1] or found[2]).rstrip()} {mask}", text))
     text = _without_named(text, mask)
-    text = without_tails(spoken(scattered(text, mask), mask), mask)
+    text = without_tails(coded(spoken(scattered(text, mask), mask), mask), mask)
     text = _SECOND_OF_TWO.sub(rf"\1{mask}", text) if f"{mask} / " in text else text
     return _REST_OF_LINE.sub(r"\1", text) if f": {mask} " in text else text
 
@@ -394,6 +395,7 @@ def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
 def _without_logins(text: str, mask: str) -> str:
     """Text without logins before a host and without addresses of e-mail."""
     if "@" in text:
+        text = mapped(text, mask)
         text = _LOGIN.sub(f"{mask}@", _URL_LOGIN.sub(f"{mask}@", text) if "/" in text else text)
         return _EMAIL.sub(EMAIL, _PROXY.sub(rf"\1{mask}@", text))
     return _URL_LOGIN.sub(f"{mask}@", text) if "%40" in text else text

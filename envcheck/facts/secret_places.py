@@ -1,14 +1,15 @@
 """Secrets told by the place where they stand: behind a joined name, in an element, in a file that is shown, in what client and server say
-to each other, as a word of a command, as a number or an answer that a sentence speaks of."""
+to each other, as a word of a command."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
 
+from envcheck.facts.secret_codes import ANSWER, BARE_CODE, NUMBER, PUK, is_bare_code, is_number
 from envcheck.facts.secret_references import is_reference
 from envcheck.facts.secret_shapes import drawn, is_fact, thought_of
-from envcheck.facts.secret_words import CODES, any_of
+from envcheck.facts.secret_words import ASKED, CODES
 
 _KEPT = r"(?![\"']?(?:\[secret\]|[$<{*…%]|\.\.\.))"
 _WORD = r"(?:'[^'\n]{2,200}'|\"[^\"\n]{2,200}\"|[^\s\"';|&\\]{3,200})"
@@ -156,7 +157,7 @@ def _ciphered(found: re.Match[str]) -> bool:
 _IN_GROUPS = re.compile(r"(?<![\w./:+-])(?:[A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){3,7}|[a-z0-9]{4,8}(?:-[a-z0-9]{4,8}){3,7})(?![\w/-]|\.\w)")
 _THREE_GROUPS = re.compile(r"-[A-Za-z0-9]{4,8}-[A-Za-z0-9]{4,8}-[A-Za-z0-9]{4,8}(?![A-Za-z0-9])")
 _OF_A_LICENCE = re.compile(
-    r"(?i)(?:key|licen[cs]e|lizenz|serial|activat|product|unlock|install|register|registr|volume|/ipk|/upk|cd-?key|code|许可|序列号|激活|密钥|シリアル|ライセンス)"
+    r"(?i)(?:key|licen[cs]e|lizenz|serial|activat|product|unlock|install|register|registr|volume|/ipk|/upk|cd-?key|(?<!uni)code|许可|序列号|激活|密钥|シリアル|ライセンス)"
     r"[^\n]{0,60}\Z"
 )
 _NUMBERED = re.compile(r"[A-Za-z]*\d*|\d+[A-Za-z]+")
@@ -183,6 +184,31 @@ _CONNECTION = re.compile(
     r"|((?i:(?:pwd|password|passwd)%3D))(?!\[secret\])(?:(?!%3B|%26)[^\s&\"']){3,200}",
 )
 _AT_PORT = re.compile(r"((?<![\w./:@-])[A-Za-z][\w$#]{1,30}/)(?!\[secret\])[^\s\"'@/:]{4,60}(?=@(?://)?[A-Za-z][\w.-]{1,80}:\d{4,5}\b)")
+
+# ------------------------------------------------------------------ a line of a map: host, account, password
+
+_OF_A_MAP = re.compile(
+    r"((?<![\w.+@/=-])(?!git@)[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}:|(?<=\w\]:)\w{1,12}[\x20\t]{1,40}[\w.+-]{1,64}:)"
+    r"(?!\[secret\]|\d{1,5}(?!\S))([^\s/\"'(),:][^\s/\"'(),]{3,120})(?=[\s\"'),]|\Z)"
+)
+_HOST = re.compile(r"(?:(?<![^\n])[\x20\t]{0,8}|[\w.*@+\[\]-]{0,80}[.*@\]][\w.*@+\[\]-]{0,80}(?::\w{1,12})?(?:[\x20\t]{1,40}|:)|\]:)\Z")
+_MAP = re.compile(r"(?i)passw|sasl|secret|credential")
+_COPIED = re.compile(r"(?i)\b(?:scp|rsync|sftp|ssh|cp|clone|remote|fetch|push|pull)\b")
+
+
+def _of_a_map(found: re.Match[str]) -> bool:
+    """Whether a password stands behind an account, which has a host before it as a rule: what a copy names is a file there."""
+    before = found.string[max(0, found.start() - 200) : found.start()]
+    line = before.rpartition("\n")[2]
+    if not _HOST.search(line) or _COPIED.search(line):
+        return False
+    return thought_of(found[2].replace("=", "+"), True) or drawn(found[2]) or bool(_MAP.search(before))
+
+
+def mapped(text: str, mask: str) -> str:
+    """Text without the passwords of `HOST USER@DOMAIN:PASSWORD` and its like."""
+    return _OF_A_MAP.sub(_judged(_of_a_map, mask), text)
+
 
 # ------------------------------------------------------------------ what client and server say
 
@@ -223,62 +249,18 @@ _CLOUD = re.compile(
 )
 _ACCOUNT = re.compile(r"(?<=:)(?!\[secret\])[^\s:][^\n]{0,200}")
 
-# ------------------------------------------------------------------ a number, an answer
-
-_COPULA = (
-    "(?:is|was|are|now|lautet|ist|war|es|era|son|est|était|é|è|to|jest|brzmi|je|er|är|var|on|oli|adalah|ialah|là|este|van|это|будет|єсть|είναι"
-    "|هو|הוא|dir|dır)"
-)
-# Words as far as a verb, or as far as a sign
-_GLUE = (
-    rf"(?:(?:\x20[^\W\d_][\w'’-]{{0,20}}){{0,5}}?\x20{_COPULA}\b(?:\s(?:le|la|el|der|die|das|the|o|il|now|still|jetzt))?"
-    r"|(?:\x20[^\W\d_][\w'’-]{0,20}){1,3}?\x20?(?=[:：=—–→]))?[\x20\"'*`:=：＝—–→»は是为為은는]{0,6}"
-)
-_NUMBER = re.compile(
-    rf"((?<![A-Za-z0-9_-])(?:(?:PIN|ПИН)(?:[-\x20]?(?i:[ck]od\w{{0,5}}|koodi|nummer|number|numero|код|номер|码|番号|コード|번호)|s)?|OTP|TOTP|m?TAN|MFA|2FA)(?![A-Za-z0-9_])"
-    rf"|(?<![A-Za-z0-9_-])(?i:pin|пин)(?:-?(?i:[ck]od\w{{0,5}}|код))?(?=\s?[:=]|[\w\x20]{{0,60}}\s{_COPULA}\s)|{any_of(CODES)}[\w]{{0,6}})({_GLUE})"
-    r"(\d{4,8}|\d{3}[\x20-]\d{3})(?![A-Za-z0-9_-]|[.,:]\d)"
-)
-_BARE_CODE = re.compile(
-    r"((?<![\w-])(?i:the|my|your|sms|text|access|login|door|new)\s(?i:code)\s(?:is|was)\s(?:now\s)?[\"']?|(?<![\w-])(?i:il|tu|su|mi|o|seu|meu|votre|mon|le|ihr|dein|mein|der|de|din|kod|koden|twój)\s"
-    r"(?i:code|código|codice|kod|kode|koodi|koden)\s(?:is|ist|lautet|est|es|é|è|to|je|er|är|on)\s[\"']?|(?<!\w)(?i:код)(?:\s(?:это|такой)|(?:\s(?:из|от|для|по)\s\S{1,12}){0,2}\s?[:—–-])?\s)(\d{4,8})(?![\w.-])"
-)
-_NO_CODE = re.compile(
-    r"(?i)error|erro\b|err\b|fehler|erreur|errore|exit|return|retour|status|http|failure|fail|exception|signal|ошибк|возврат|выход|заверш|помилк"
-    r"|postal|zip|postleit|area|country|product|qr|bar|source|response|result|ret\b|rc\b"
-)
-_ANSWER = re.compile(
-    r"((?i:(?:security|secret|recovery|challenge|memorable)[\x20_-]?(?:question)?(?:['’]?s)?[\x20_-]?answers?(?:[\x20_-]?\d)?|\banswer\sto\s(?:(?:the|my|your)\s)?(?:security|secret|recovery)\squestion(?:\s\d{1,2})?"
-    r"|\bmaiden[\x20_-]?name|\bmemorable[\x20_-]?(?:word|date|place|name)|(?:sicherheits|geheim)antwort|\bantwort\sauf\sdie\ssicherheitsfrage|\bréponse\s(?:secrète|de\ssécurité|à\sla\squestion\ssecrète)"
-    r"|\brespuesta\s(?:secreta|de\sseguridad)|\bresposta\s(?:secreta|de\ssegurança)|\brisposta\s(?:segreta|di\ssicurezza)|\bответ\sна\s(?:секретный|контрольный)\sвопрос|密保答案|安全问题答案|秘密の答え|보안\s?답변)"
-    r"(?:[\"']?\s{0,4}(?::|=|=>|：|→|—)\s{0,4}|[\"']?\s(?:is|was|ist|lautet|est|es|é|è)\s)[\"']?"
-    r"|(?i:(?:security|secret|recovery|challenge)[\x20_-]q(?:uestions?)?|(?:sicherheits|geheim|kontroll)frage|question\s(?:secrète|de\ssécurité)|pregunta\s(?:secreta|de\sseguridad)|pergunta\s(?:secreta|de\ssegurança)"
-    r"|domanda\s(?:segreta|di\ssicurezza)|(?:секретный|контрольный)\sвопрос|密保问题|安全问题|秘密の質問|보안\s?질문)[^\n]{1,160}?(?:\n[^\n]{0,20}?)?"
-    r"(?i:\banswer|\bantwort|\bréponse|\brespuesta|\bresposta|\brisposta|\bответ|答案|答え|답변|(?<!\w)A)\s{0,4}[:：=]\s{0,4}[\"']?)"
-    r"(?![\s\"']{0,8}\[secret\]|[\s<{$*])(?:(?<=\")[^\"\n]{2,200}|(?<=')[^'\n]{2,200}|[^\n\"']{2,200})"
-)
-
-
-def _is_number(found: re.Match[str]) -> bool:
-    return not _NO_CODE.search(found[0])
-
-
-def _is_bare_code(found: re.Match[str]) -> bool:
-    """Whether the code is somebody's: no error, exit or product is spoken of before on its line."""
-    before = found.string[max(0, found.start() - 60) : found.start()].rpartition("\n")[2]
-    return not _NO_CODE.search(before + found[0])
-
-
 # ------------------------------------------------------------------ all of them
 
 # In lower case, what a text holds at least where an expression finds something: to look for these takes a tenth of the time
 _BY_WORD: tuple[tuple[tuple[str, ...], re.Pattern[str], Callable[[re.Match[str]], bool] | None], ...] = (
     (("@(", "@tcp", "@unix", "@udp", "@/", "sql(", "sqlplus", "sqlldr", "sqlcl", "rman ", "userid", "target ",
       "sql>", "exp", "imp", "connect", "%3d"), _CONNECTION, None),
-    (("pin", "пин", "otp", "tan", "mfa", "2fa", *(one.lower() for one in CODES)), _NUMBER, _is_number),
-    (("code ", "codice ", "código ", "kod", "код"), _BARE_CODE, _is_bare_code),
-    (("answer", "security q", "antwort", "maiden", "memorable", "frage", "question", "pregunta", "pergunta",
-      "domanda", "réponse", "respuesta", "resposta", "risposta", "вопрос", "答案", "答え", "質問", "답변"), _ANSWER, None),
+    (("puk", "пук"), PUK, None),
+    (("pin", "пин", "otp", "tan", "mfa", "2fa", *(one.lower() for one in CODES)), NUMBER, is_number),
+    (("code ", "codice ", "código ", "kod", "код"), BARE_CODE, is_bare_code),
+    (("answer", "security q", "antwort", "frag", "fråg", "vra", "question", "pregunta", "pergunta", "domanda", "întreb", "pytani", "otáz",
+      "pitanj", "вопрос", "питанн", "въпрос", "kysymy", "kérdés", "sorus", "gizli", "spørg", "spørs", "ερώτη", "pertany", "câu hỏi",
+      "密保", "问题", "問題", "質問", "秘密", "보안", *ASKED), ANSWER, None),
     (("pass", "pwd", "pw", "psk", "pin", "key"), _JOINED, _joined),
     (("sha", "md5", "aes", "des"), _CIPHERED, _ciphered),
     (("createuser", "snmp", "usmuser", "authentication", "message-digest", "auth ", "priv ", "hex:", "ascii:",

@@ -50,17 +50,70 @@ _WHOLE = any_of(one for one in STATES if len(one) < 5)
 _STATE = re.compile(
     rf"(?i:{_PHRASE}|{_WHOLE}|{_STEMS}[^\W\d_]{{0,8}}){_END_OF_WORD}|(?i:{_PHRASE})(?<=\s)|(?=[\u3040-\u9fff\uac00-\ud7af])(?:{_WHOLE}|{_STEMS})"
 )
+_AROUND = 2000  # characters in which a variable is looked for
+_SETS = (("", " = "), ("(", ","), ("(", ")"), (", ", ","), (", ", ")"), (", ", ":"), (", ", "="))
 _SAYS = re.compile(r"[:：]\s{1,8}\Z|\s(?:is|was|ist|war|es|est|é|esta|está)\s{1,4}\Z", re.IGNORECASE)
+
+# ${NAME:?what a shell says without one}, ${NAME:-$(…)}, ${NAME:0:4}
+_EXPANDED = re.compile(r"\?|[+=-]?[$`]|\d{1,4}(?::\d{1,4})?\}")
+_EXPANDS = re.compile(r"\$\{\w{1,80}:\Z")
+# What a switch is set to, what keeps passwords, a type
+_SETTING = re.compile(
+    r"(?i:yes|no|on|off|never|empty|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|not[_-]needed)" + _END_OF_WORD
+    + r"|(?:(?:&(?:'\w{1,20}\s)?)?str|[Ss]tring|SecretStr(?:ing)?|(?:Option|Zeroizing)<[\w<>&'\x20]{1,40}>)(?=\s{0,4}[,;)}\n]|\Z)"
+    + r"|[A-Z][A-Za-z]{1,40}(?:\(\)|(?=\s(?:\|\s|=\s?[A-Z\[{(])))"
+)  # fmt: skip
+# passwd of nsswitch.conf: where accounts are looked for
+_SOURCES = re.compile(r"(?:files|compat|db|nis(?:plus)?|ldap|sss|winbind|systemd|altfiles|extrausers|mymachines|cache|vas\d?)(?![^\s\[])")
+_OF_SOURCES = re.compile(r"(?<![\w.-])passwd:[\x20\t]{1,40}\Z")
+# What a secret is called elsewhere, who keeps it, how
+_OF_A_KEEPER = re.compile(
+    r"(?:[Nn]ame|[Rr]ef|[Cc]lass|[Pp]rovider|[Hh]elper|[Ee]ncoder|[Hh]asher|[Bb]ackend|[Pp]olicy)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z"
+)
+_KEEPER = re.compile(r"[A-Za-z][a-z]{1,40}(?:[._-][a-z]{1,40}){0,6}" + _END + r"|[a-z]{3,20}=\d{1,4}\b")
+# A variable of the code around
+_VALUE = re.compile(r"([A-Za-z_]{2,60})(\s{0,4}[,)}\]])?(?![\w.-])")
+_NAME = re.compile(r"([A-Za-z_]\w{0,60})[\"']?\]?\s{0,8}[:=]\s{0,8}\Z")
+_AFTER_A_SECRET = re.compile(r"(?i)(?:password|passwd|passphrase|pwd|token|secret|key|credentials?)\Z")
 
 
 def is_reference(text: str, start: int, value: int) -> bool:
     """Whether no secret stands at `value`, behind a name and a sign that begin at `start`."""
-    if _REFERENCE.match(text, value) or _FILE.match(text, value):
+    if _REFERENCE.match(text, value) or _FILE.match(text, value) or _SETTING.match(text, value):
+        return True
+    if _is_expanded(text, value) or _is_variable(text, value):
         return True
     before = text[max(start, value - 120) : value]
+    if _OF_A_KEEPER.search(before) and _KEEPER.match(text, value):
+        return True
     if _OF_A_FILE.search(before):
         return bool(_PATH.match(text, value))
     return is_state(text, start, value) or ("\n" in before[-60:] and before.endswith((" ", "\t")) and bool(_STATEMENT.match(text, value)))
+
+
+def _is_expanded(text: str, value: int) -> bool:
+    """Whether a shell puts something in the place of a name here, or a list of sources stands behind `passwd:`."""
+    before = text[max(0, value - 84) : value]
+    if before.endswith(":"):
+        return bool(_EXPANDED.match(text, value) and _EXPANDS.search(before))
+    return bool(_SOURCES.match(text, value) and _OF_SOURCES.search(before))
+
+
+def _is_variable(text: str, value: int) -> bool:
+    """Whether a variable stands here: in a call, it is called as its parameter is, or after a secret; or the code around sets it."""
+    found, before = _VALUE.match(text, value), text[max(0, value - 80) : value]
+    name = _NAME.search(before) if found else None
+    if not found or not name:
+        return False
+    said = found[1]
+    if found[2] and said.lower() == name[1].lower():
+        return True
+    if not _AFTER_A_SECRET.search(said) or (said.islower() and "_" not in said):
+        return False
+    around = text[max(0, value - _AROUND) : value + _AROUND]
+    above, _, line = before.rpartition("\n")
+    called = "(" in line or "{" in line or above.rstrip().endswith(("(", "{", ","))
+    return bool(found[2] and called) or any(one + said + other in around for one, other in _SETS)
 
 
 def is_state(text: str, start: int, value: int) -> bool:

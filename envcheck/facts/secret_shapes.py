@@ -32,7 +32,7 @@ _HEX = re.compile(r"[0-9a-f]{32,}")
 _KEY_LETTERS = re.compile(r"[\w+/=.~-]{12,}")
 # Versions, paths, addresses, variables, calls, names of files and of modules, dates: they tell a cause, and are nobody's secret
 _FACT = re.compile(
-    r"(?i)v?\d{1,20}(?:[.:/-]\d{1,20}){0,8}\S{0,3}|[a-z]{1,40}-?\d{1,9}(?:\.\d{1,9}){1,6}\S{0,40}|\w{1,80}:|[a-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,8}:\d{1,5}|(?-i:[A-Z][A-Z0-9]{0,60}(?:_[A-Z0-9]{1,60}){1,20})"
+    r"(?i)v?\d{1,20}(?:[.:/-]\d{1,20}){0,8}\S{0,3}|[a-z]{1,40}-?\d{1,9}(?:\.\d{1,9}){1,6}\S{0,40}|\w{1,80}:|[a-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,8}\]?:\d{1,5}|(?-i:[A-Z][A-Z0-9]{0,60}(?:_[A-Z0-9]{1,60}){1,20})"
 )
 _BEGINS = re.compile(
     r"[$<{*…%\[/~-]|\.{1,2}/|[A-Za-z]:[\\/]|0x[0-9a-f]|[\w.:]{1,80}\(|\w{1,80}\[|[\w.]{1,80}(?:=[^=]|[=<>!]=)|[\u3040-\u9fff\uac00-\ud7af]"
@@ -116,9 +116,17 @@ _ALONE = re.compile(r":\s?\n\s?\n\s{0,8}\Z")  # a blank line, and what was spoke
 _CLOSED = {'"': '"', "'": "'", "`": "`", "「": "」", "『": "』", "«": "»", "“": "”", "‘": "’"}
 _TOKEN = re.compile(r"[^\s，。；、」』”’»\"`|]{1,400}")
 _ENDS = ".,;:!?)]}>'"
-_NEXT_NAME = re.compile(r"[A-Za-z_]\w{0,60}=(?!=)")
+_NEXT_NAME = re.compile(r"[A-Za-z_][\w.-]{0,80}=(?!=)")
+_STARRED = re.compile(r"[*•●]{3}[\"'`)\]}>,;.]{0,3}(?:\s|\Z)")  # what was here is hidden, and the next line speaks of something else
 _COPULA = re.compile(
-    r"(?i)is|was|now|still|est?|era|é|ist|war|lautet|jest|je|to|[äe]r|on|là|adalah|ialah|olan|sono|sarà|vale|isto|будет|такой|это"
+    r"(?i)is|was|now|still|est?|era|[éè]|ist|war|lautet|brzmi|zní|este|είναι|jest|je|to|[äe]r|on|là|adalah|ialah|olan|sono|sarà|vale|isto|будет|такой|это"
+)
+_IS = re.compile(rf"\s(?:{_COPULA.pattern.removeprefix('(?i)')})[\s\"'`]{{1,2}}\Z", re.IGNORECASE)
+# "… for the guests is 88120934", where it counts nothing
+_DIGITS = re.compile(
+    r"(?:\s(?:for|of|to|on|für|vom|van|voor|de|del|della|du|des|da|do|dla|от|для|till|til|pour|para|per|di)\b[^\n.,;:!?\d=]{1,40}?)?\s"
+    rf"(?:{_COPULA.pattern.removeprefix('(?i)')})[\s\"'`]{{1,2}}(\d{{6,12}})(?![\w-]|[.,:]\d|\s(?:char|zeich|caract|s\b|byte|tok|symb|знак|simb|stell|posi|bits?))",
+    re.IGNORECASE,
 )
 _NEAR = 6  # tokens behind a word; further away a sign has to say that here it is
 
@@ -129,7 +137,7 @@ def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
     most_breaks = 4 if _BELOW.match(text, at) else 1
     for number in range(most):
         gap = _GAP.match(text, at)
-        if gap is None:
+        if gap is None or _STARRED.search(gap[0]):
             return
         breaks += gap[0].count("\n")
         at = gap.end()
@@ -167,11 +175,13 @@ def spoken(text: str, mask: str) -> str:
     return _without(text, hidden, mask)
 
 
-_GIVEN = re.compile(r"[\"'\])]{0,3}\s{0,8}[:=]{1,2}\s{0,8}[\"']?")
+_GIVEN = re.compile(r"[\"'\])]{0,3}\s{0,8}[:=]{1,2}\s{0,8}[\"'&]?")
 
 
 def _spoken_of(text: str, word: re.Match[str], most: int, mask: str, *, judges: bool) -> tuple[int, int] | None:
     ends = len(text)
+    if judges and (digits := _DIGITS.match(text, word.end())):
+        return digits.span(1)
     for start, end, named in _behind(text, word.end(), most):
         token = text[start:end]
         if mask.strip("[]") in token or start > ends:
@@ -182,6 +192,8 @@ def _spoken_of(text: str, word: re.Match[str], most: int, mask: str, *, judges: 
             elif _GIVEN.fullmatch(text, word.end(), start):  # that is the value
                 return None
             continue
+        if "=" in token and _IS.search(text, max(0, start - 12), start):  # no name and its value: the sentence has said what this is
+            token = token.replace("=", "+")
         like_one = judges and (" " not in token or _quoted(text, start, word.end())) and thought_of(token, named)
         if like_one or drawn(token) or _GROUPS.fullmatch(token):
             return start, end

@@ -82,6 +82,93 @@ CODES = (
 )  # fmt: skip
 
 
+# What a code of digits is called, in lower case and as all its forms begin; a compound ends with it ("Alarmcode")
+CODE = (
+    "code", "kod", "kód", "código", "codigo", "codice", "codici", "codul", "codi", "clave", "koodi", "код", "κωδικ", "mã", "رمز", "קוד",
+    "कोड", "รหัส", "代码", "代碼", "密码", "密碼", "コード", "暗証番号", "코드", "비밀번호",
+)  # fmt: skip
+
+# What such a code opens or brings back, in lower case and as all forms of those with five letters begin: an alarm, a safe, a door, a lock,
+# a locker, a SIM, a mailbox, an account. English, German, Dutch, of the North, Romance, Slavic, others
+OPENED = (
+    "alarm", "burglar", "safe", "vault", "strongbox", "door", "doors", "gate", "gates", "entrance", "elevator", "padlock", "lock",
+    "locks", "locker", "lockbox", "lift", "key box", "keypad", "intercom", "garage", "sim", "esim", "voicemail", "2fa", "authenticator",
+    "two-factor", "backup", "recovery", "reset", "unlock", "activation", "guest", "tresor", "safes", "schließfach", "schliessfach",
+    "spind", "schloss", "schlosses", "vorhängeschl", "schlüssel", "tür", "türe", "haustür", "türöffner", "eingang", "pforte", "hoftor",
+    "garagentor", "schranke", "aufzug", "mailbox", "anrufbeantw", "wiederherst", "entsperr", "freischalt", "aktivier", "aktiver", "gäste",
+    "kluis", "brandkast", "deur", "voordeur", "hangslot", "slagboom", "ingang", "herstel", "ontgrendel", "activer", "larm", "larmet",
+    "inbrott", "kassaskåp", "värdeskåp", "dörr", "dörren", "ytterdörr", "porten", "portk", "grind", "grinden", "bommen", "lås", "låset",
+    "hänglås", "skåp", "skåpet", "återställ", "upplås", "pengeskab", "dør", "døren", "døra", "lågen", "hængelås", "skab", "skabet",
+    "gendan", "oplås", "safen", "hengelås", "skap", "skapet", "gjenopp", "hälyty", "kassakaap", "tallelok", "ovi", "oven", "oveen",
+    "portin", "lukko", "lukon", "kaapin", "palaut", "varmuus", "coffre", "boîte à cl", "boîtier", "porte", "portail", "portillon",
+    "entrée", "immeuble", "serrure", "cadenas", "casier", "barrière", "ascenseur", "répondeur", "messagerie", "sauvegarde", "récupérat",
+    "secours", "déverrou", "débloc", "invité", "caja fuerte", "puerta", "portón", "portal", "cerradura", "candado", "taquilla",
+    "casillero", "garaje", "entrada", "buzón", "contestador", "respaldo", "recuper", "desbloq", "activac", "cofre", "porta", "portão",
+    "fechadura", "cadeado", "armário", "garagem", "correio", "ativaç", "allarm", "cassafor", "cassett", "cancell", "portone", "ingress",
+    "serratur", "lucchett", "armadiet", "segreter", "ripristin", "sblocc", "attivaz", "seif", "seiful", "ușa", "ușii", "ușă", "poart",
+    "poarta", "porții", "lacăt", "interfon", "deblocar", "restaurar", "activare", "caixa fort", "sejf", "sejfu", "drzwi", "brama",
+    "bramy", "bramk", "furtk", "furtki", "klatk", "klatki", "domofon", "zamek", "zamka", "kłódk", "kłódki", "szafk", "szafki", "szlaban",
+    "poczty", "odzysk", "zapasow", "odblok", "aktywac", "trezor", "dveř", "dveře", "dveří", "dvere", "dverí", "brána", "brány", "bráně",
+    "branka", "branky", "vchod", "vchodu", "zámek", "zámku", "zámok", "skříňk", "schránk", "obnov", "záložn", "odemk", "odemyk", "vrata",
+    "brava", "brave", "kapij", "kapija", "kapije", "sigurnosn", "rezerv", "otključ", "сигнализ", "сигналіз", "сейф", "сейфа", "дверь",
+    "двери", "дверей", "ворот", "ворота", "подъезд", "калитк", "домофон", "замок", "замк", "замка", "шкафчик", "гараж", "шлагбаум", "сим",
+    "симк", "восстан", "резервн", "разблок", "активац", "віднов", "розблок", "під'їзд", "хвіртк", "врата", "врати", "riasztó", "széf",
+    "széfhez", "széfé", "ajtó", "ajtóé", "ajtóhoz", "kapu", "kapuhoz", "lakat", "szekrény", "helyreáll", "aktivál", "feloldó", "kasa",
+    "kasanın", "kapı", "kapının", "kapısı", "giriş", "kilit", "kilid", "dolap", "dolab", "yedek", "kurtarma", "etkinleş", "συναγερ",
+    "πόρτα", "πόρτας", "θυρίδ", "brankas", "pintu", "gerbang", "pemulihan", "aktivasi", "cửa", "két sắt", "khôi phục", "kích hoạt",
+)  # fmt: skip
+# … and as they stand among others without a blank
+OPENED_WITHIN = (
+    "报警", "警报", "防盗", "保险柜", "保险箱", "门", "锁", "恢复", "备份", "激活", "報警", "警報", "保險", "門", "鎖", "金庫", "ドア",
+    "玄関", "アラーム", "警備", "ロッカー", "復元", "復旧", "バックアップ", "有効化", "解除", "금고", "현관", "출입", "경보", "사물함",
+    "복구", "백업", "활성화", "사서함", "语音信箱", "留守番",
+)  # fmt: skip
+
+# What a code is of that opens nothing, in lower case: an error, an exit, an answer, a state, a post, a country, a source
+FAULTS = (
+    "error", "erro", "fehler", "err ", "errno", "fout", "felkod", "feilkode", "fejlkode", "virhe", "błęd", "blad", "chyb", "грешк",
+    "ошибк", "помилк", "hiba", "hata", "eroare", "σφάλμα", "lỗi", "错误", "錯誤", "エラー", "오류", "exit", "sortie", "salida", "saída",
+    "uscita", "ausstieg", "beenden", "wyjści", "ukonč", "návrat", "çıkış", "ieșire", "выход", "заверш", "退出", "終了", "종료", "return",
+    "retour", "rückgab", "retorn", "ritorno", "zwrot", "dönüş", "возврат", "поверн", "返回", "戻り", "status", "statut", "estado",
+    "stato ", "стату", "状态", "ステータス", "상태", "http", "failure", "fail", "exception", "ausnahme", "signal ", "fault", "panne",
+    "fallo", "guasto", "awari", "poruch", "response", "réponse", "respuesta", "risposta", "result", "ret ", "rc ", "postal", "postkod",
+    "zip", "postleit", "postnum", "pocztow", "почтов", "area code", "country", "pays", "país", "paese", "länder", "land", "kraj",
+    "страны", "product", "qr", "barcode", "bar code", "source", "quell", "fuente", "sorgente", "źródł", "zdroj", "kaynak", "исходн",
+    "源代码", "ソース", "소스", "ascii", "unicode",
+)  # fmt: skip
+
+# An answer, a question that an account is given back for, and what such questions ask, in lower case and as all forms begin
+ANSWERS = (
+    "answer", "antwort", "antwoord", "svar", "réponse", "reponse", "respuesta", "resposta", "risposta", "răspuns", "raspuns", "odpowied",
+    "odpověď", "odpoveď", "odpoved", "odgovor", "ответ", "відповід", "отговор", "vastaus", "válasz", "cevap", "cevab", "yanıt",
+    "απάντηση", "jawaban", "câu trả lời", "答案", "答え", "回答", "답변",
+)  # fmt: skip
+QUESTIONS = (
+    "security question", "secret question", "recovery question", "challenge question", "security_question", "secret_question",
+    "security-question", "security q", "sicherheitsfrage", "geheimfrage", "kontrollfrage", "geheime frage", "beveiligingsvra",
+    "geheime vra", "veiligheidsvra", "controlevra", "säkerhetsfråg", "kontrollfråg", "sikkerhedsspørgsmål", "sikkerhetsspørsmål",
+    "kontrolspørgsmål", "question secrète", "question de sécurité", "question de securite", "question de récupération",
+    "pregunta secreta", "pregunta de seguridad", "pregunta de recuperación", "pergunta secreta", "pergunta de segurança",
+    "domanda segreta", "domanda di sicurezza", "domanda di recupero", "întrebarea de securitate", "întrebare de securitate",
+    "pytanie pomocnicze", "pytanie bezpiecz", "pytanie zabezpiecz", "pytanie kontroln", "bezpečnostní otáz", "kontrolní otáz",
+    "bezpečnostnú otáz", "bezpečnostná otáz", "kontrolná otáz", "sigurnosno pitanje", "tajno pitanje", "секретный вопрос",
+    "контрольный вопрос", "секретне питання", "контрольне питання", "таен въпрос", "turvakysymy", "biztonsági kérdés", "güvenlik sorusu",
+    "gizli soru", "ερώτηση ασφαλείας", "pertanyaan keamanan", "câu hỏi bảo mật", "密保问题", "安全问题", "安全問題", "秘密の質問",
+    "보안 질문", "보안질문",
+)  # fmt: skip
+ASKED = (
+    "maiden name", "maiden_name", "maiden-name", "maidenname", "memorable word", "memorable_word", "memorable date", "memorable place",
+    "memorable name", "first pet", "name of my pet", "name of your pet", "pet's name", "favourite teacher", "favorite teacher",
+    "childhood nickname", "mädchenname", "geburtsname der mutter", "erstes haustier", "ersten haustier", "erstes tier", "meisjesnaam",
+    "eerste huisdier", "flicknamn", "första husdjur", "pikenavn", "pigenavn", "første kæledyr", "første kjæledyr", "tyttönimi",
+    "ensimmäisen lemmik", "nom de jeune fille", "premier animal", "apellido de soltera", "primera mascota", "nome de solteira",
+    "primeiro animal", "cognome da nubile", "primo animale", "nazwisko panieńskie", "pierwszego psa", "pierwszego zwierz",
+    "pierwsze zwierz", "rodné příjmení", "první mazlíč", "prvního mazlíč", "prvního psa", "девичья фамилия", "первого питомца",
+    "первый питомец", "дівоче прізвище", "leánykori n", "anyja neve", "kızlık soyad", "evcil hayvan", "母亲的姓", "娘家姓", "第一只宠物",
+    "旧姓", "最初のペット", "첫 애완동물", "nama gadis ibu",
+)  # fmt: skip
+
+
 def any_of(words: Iterable[str]) -> str:
     """An expression for any of these words that looks at each letter once."""
     rest: dict[str, list[str]] = {}
@@ -90,4 +177,9 @@ def any_of(words: Iterable[str]) -> str:
     if "" in rest:
         return ""
     branches = [re.escape(first) + any_of(rests) for first, rests in sorted(rest.items())]
-    return branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+    if len(branches) == 1:
+        return branches[0]
+    ours = sum(first.isascii() for first in rest)  # those stand first
+    if len(branches) - ours > 3:  # one look passes by them all where a letter of ASCII stands
+        branches[ours:] = [f"(?=[^\\x00-\\x7f])(?:{'|'.join(branches[ours:])})"]
+    return f"(?:{'|'.join(branches)})"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envcheck.facts.secret_words import CODES, FOREIGN, any_of
+from envcheck.facts.secret_words import ASKED, CODE, CODES, FOREIGN, QUESTIONS, any_of
 
 MASK = "[secret]"
 
@@ -48,7 +48,7 @@ _HINTS = (
     "wep-key", "/rp ", "rar ", "пин-", "пин ", "pin-", "@/", "@tcp", "@unix", "userid=", "createuser", "334 ", "mtan", " tan is",
     " tan ist", " tan lautet", "tan: ", "code was ", "code ist ", "code est ", "code lautet ", "code to ", "code è ", "codice ",
     "código ", "kod ", "kode ", "koden ", "koodi ", "код ", "код:", "set_network", ".psk", "md5 \"", "sha \"", "aes \"", "256 \"",
-    "512 \"", "md5 '", "sha '", "aes '",
+    "512 \"", "md5 '", "sha '", "aes '", "puk", "пук ", "пук:",
 )  # fmt: skip
 
 # Letters and digits in a row, as tokens have them. A commit's forty of hex are none: every report has those of torch.
@@ -106,7 +106,13 @@ def _masked_as_meant(line: str) -> str:
 _ELSEWHERE = r"_pat(?!h)|\s-[ul]\s|[?&]\w{1,3}=[\w-]{14}|\b(?:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s"
 
 
-_FOR_HINTS = (*_HINTS, *map(str.lower, CODES))  # one tree of letters: each further branch is tried at each place
+# One tree of letters: each further branch is tried at each place
+_FOR_HINTS = (*_HINTS, *map(str.lower, CODES), *QUESTIONS, *ASKED, *FOREIGN)
+# A word for a code, and in its clause what may be one: "exit code 137" and "code for compute capability 7" would cost all expressions
+_OF_CODE = (
+    rf"(?<!exit )(?<!error )(?<!status )(?<!return )(?:{any_of(CODE)})(?!\w{{0,8}}\")[^\d.;<>|=(){{}}\[\]/_]{{1,80}}"
+    r"\d(?:[a-z0-9-]{2}|\d[ -]\d)"
+)
 
 
 @functools.cache
@@ -114,7 +120,7 @@ def _hints() -> re.Pattern[str]:
     """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
     # no LD_LIBRARY_PATH; a line of .pgpass
     return re.compile(
-        rf"{any_of(_FOR_HINTS)}|{any_of(FOREIGN)}|{_ELSEWHERE}|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S"
+        rf"{any_of(_FOR_HINTS)}|{_ELSEWHERE}|{_OF_CODE}|\bauth\w{{0,20}}\(|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S"
     )
 
 

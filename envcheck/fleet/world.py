@@ -12,7 +12,6 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import isfinite
@@ -117,9 +116,7 @@ class Child:
 
     def open(self) -> None:
         self.close()
-        usual = tempfile.tempdir
         self.folder = private_folder()
-        tempfile.tempdir = usual
         self.at = 0
         options = {"folder": self.folder, "world": True, "start_method": "fork"}
         self.process = start_agent(self.target, options, self.env, subprocess.PIPE)

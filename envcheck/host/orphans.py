@@ -90,9 +90,20 @@ def _subreaper(wanted: bool) -> bool | None:
     return bool(was.value)
 
 
+def _our_numbers() -> bool:
+    """Whether /proc counts processes as we do: in a namespace of processes that kept the /proc of another one, who is killed by a number
+    from there is somebody else."""
+    try:
+        return os.readlink("/proc/self") == str(os.getpid())
+    except OSError:
+        return False
+
+
 def children(parent: int | str = "self") -> frozenset[int]:
-    """The processes whose parent is this one, or that one; zombies too."""
+    """The processes whose parent is this one, or that one; zombies too. None where /proc is not ours to ask."""
     found: set[int] = set()
+    if not _our_numbers():
+        return frozenset()
     try:
         for task in os.listdir(f"/proc/{parent}/task"):
             with open(f"/proc/{parent}/task/{task}/children", encoding="ascii") as file:
@@ -148,7 +159,7 @@ def group_of(leader: int) -> frozenset[int]:
 
 def _processes() -> list[int]:
     try:
-        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()] if _our_numbers() else []
     except OSError:
         return []
 

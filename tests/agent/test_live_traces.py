@@ -221,7 +221,6 @@ def test_what_a_killed_import_has_made_is_gone(tmp: Path, tmp_path: Path, monkey
     ours = Path(private_folder())
     ours.rmdir()
     assert ours.parent == Path("/tmp")
-    monkeypatch.setattr(tempfile, "tempdir", None)
     ended = examine(path=fake_torch(tmp_path, MAKES.format(word)), env={"TMPDIR": str(theirs)}, tmp=ours.parent).ended
     assert ended.signal == "SIGKILL" and word in ended.stderr
     assert not list(tmp.rglob(word + "*")) and not list(ours.parent.glob(word + "*"))

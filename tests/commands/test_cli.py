@@ -229,8 +229,16 @@ def test_timeout_is_a_ceiling(tmp_path: Path) -> None:
     assert done.returncode == 1 and "torch-import-hangs" in [one["rule"] for one in json.loads(done.stdout)["findings"]]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, -signal.SIGINT), (signal.SIGTERM, 143)])
-def test_interruption_takes_everything_along(tmp_path: Path, number: signal.Signals, code: int) -> None:
+@pytest.mark.parametrize(
+    ("numbers", "codes"),
+    [
+        ([signal.SIGINT], [-signal.SIGINT]),
+        ([signal.SIGTERM], [143]),
+        ([signal.SIGINT, signal.SIGINT], [-signal.SIGINT]),
+        ([signal.SIGTERM, signal.SIGHUP], [143, 129]),  # both may have come before Python looks, and then the smaller number is first
+    ],
+)
+def test_interruption_takes_everything_along(tmp_path: Path, numbers: list[signal.Signals], codes: list[int]) -> None:
     mark = f"child-{uuid.uuid4().hex}"
     child = f"[sys.executable, '-c', 'import time; time.sleep(300)', {mark!r}]"
     fake_torch(tmp_path / "site", f"import subprocess, sys, time; subprocess.Popen({child}); time.sleep(3600)")
@@ -239,9 +247,11 @@ def test_interruption_takes_everything_along(tmp_path: Path, number: signal.Sign
     deadline = time.monotonic() + 60
     while not processes_with(mark) and time.monotonic() < deadline:
         time.sleep(0.05)
-    process.send_signal(number)
+    for number in numbers:
+        process.send_signal(number)
+        time.sleep(0.001)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == code, said
+    assert process.returncode in codes, said
     assert "Traceback" not in said
     assert all_gone(mark)
     assert [path.name for path in tmp_path.iterdir()] == ["site"]
@@ -366,7 +376,7 @@ def test_without_a_temporary_folder_shared_memory_serves(monkeypatch: pytest.Mon
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent/folder")
     folder = private_folder()
     try:
-        assert folder.startswith(("/dev/shm/", "/run/user/")) and tempfile.gettempdir() == folder
+        assert folder.startswith(("/dev/shm/", "/run/user/")) and tempfile.tempdir == "/nonexistent/folder"  # the program's, that we are in
     finally:
         shutil.rmtree(folder)
 
@@ -411,7 +421,56 @@ def test_no_folder_is_made_where_others_could_put_a_link_in_its_place(monkeypatc
         folder = private_folder()
         shutil.rmtree(folder)
         assert folder.startswith(theirs) is kept
-        assert tempfile.gettempdir() == (theirs if kept else folder)
+        assert tempfile.gettempdir() == theirs
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such names")
+def test_no_folder_is_made_below_a_name_that_torch_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    import tempfile
+
+    from envcheck.collect import private_folder
+
+    with tempfile.TemporaryDirectory(dir="/tmp", suffix=os.fsdecode(b"\xff")) as theirs:
+        monkeypatch.setattr(tempfile, "tempdir", theirs)
+        folder = private_folder()
+        os.rmdir(folder)
+        assert not folder.startswith(theirs)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="folders below an open one")
+def test_a_folder_of_any_depth_is_removed(tmp_path: Path) -> None:
+    from envcheck.collect import _removed
+
+    here = os.open(tmp_path, os.O_RDONLY)
+    for name in ("ours", *["d"] * 3000):  # deeper than Python calls itself, and longer than a path may be
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        if name == "d":
+            os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=here))
+            os.symlink("/", "link", dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    (tmp_path / "ours" / "shut").mkdir()
+    (tmp_path / "ours" / "shut" / "below").mkdir()
+    (tmp_path / "ours" / "shut").chmod(0)
+    _removed(str(tmp_path / "ours"))
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="namespaces are Linux's")
+def test_processes_that_are_counted_elsewhere_are_nobodys() -> None:
+    """Where a namespace of processes kept the /proc of another one, its numbers are those of others."""
+    program = (
+        "import os, subprocess; from envcheck.host import orphans; child = subprocess.Popen(['sleep', '9']);"
+        " print(len(orphans.children()), len(orphans.group_of(os.getpgrp())), len(orphans._marked(b'HOME=/'))); child.kill()"
+    )
+    env = {**os.environ, "HOME": "/"}
+    for words, told in (((), True), (("unshare", "-pf"), False)):
+        done = subprocess.run([*words, sys.executable, "-c", program], capture_output=True, text=True, env=env, check=False)
+        if "unshare" in done.stderr:
+            pytest.skip("no namespace of processes is granted here")
+        assert [int(number) > 0 for number in done.stdout.split()] == [told] * 3, done
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans and prlimit are Linux's")
@@ -505,9 +564,10 @@ def test_what_the_system_refuses_is_no_bug(
 def test_who_calls_main_has_its_signal_handlers_back(capsys: pytest.CaptureFixture[str]) -> None:
     from envcheck import cli
 
-    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
     assert cli.main(["rules"]) == 0
-    assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)] == before
+    assert [signal.getsignal(number) for number in numbers] == before
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")

@@ -1186,6 +1186,107 @@ KINDS = [
     ("place: secret question pet secret", "secret_question: pet\nsecret_answer: ¦Sir Barks", "Sir Barks"),
     ("place: pregunta seguridad mascota respuesta", "pregunta de seguridad: ¿mascota?\nrespuesta: Don ¦Gato Viejo", "Gato Viejo"),
     ("place: kontrollfrage haustier antwort frau", "Kontrollfrage: Haustier? Antwort: ¦Frau Mieze", "Frau Mieze"),
+    (
+        "told: das wlan passwort lautet birnbaum",
+        "Das WLAN-Passwort lautet Birnbaum!88x.\nDer Code der Alarmanlage ist ¦482913, bitte danach scharf schalten.",
+        "482913",
+    ),
+    ("told: der code für den tresor", "Der Code für den Tresor im Keller lautet ¦7731.", "7731"),
+    ("told: der pin der sim karte", "Der PIN der SIM-Karte ist 4471 und der PUK ¦90218834.", "90218834"),
+    ("told: code porte local serveur", "Le code de la porte du local serveur : ¦58B31", "58B31"),
+    ("told: code pin carte sim est", "Le code PIN de la carte SIM est 2281, le PUK ¦77120934", "77120934"),
+    ("told: mot passe ruche verte code", "Mot de passe : Ruche.Verte22\nLe code du coffre est ¦903311.", "903311"),
+    ("told: código alarma del laboratorio", "El código de la alarma del laboratorio es ¦66210 y el de la puerta es 1982#.", "66210"),
+    ("told: código recuperación", "código de recuperación: ¦K7QF-22MX-P0LD", "K7QF-22MX-P0LD"),
+    ("told: código cofre", "O código do cofre é ¦553102, não passe a ninguém.", "553102"),
+    ("told: código portão garagem", "O código do portão da garagem é ¦8842", "8842"),
+    ("told: codice della cassaforte", "Il codice della cassaforte è ¦447120.", "447120"),
+    ("told: codice dell allarme del magazzino", "il codice dell'allarme del magazzino è ¦90417", "90417"),
+    ("told: password airone blu codice backup", "la password è Airone.Blu71 e il codice di backup è ¦7HQ2-PL09-XM3T", "7HQ2-PL09-XM3T"),
+    ("told: code van het alarm serverruimte", "De code van het alarm in de serverruimte is ¦30417.", "30417"),
+    ("told: pincode van kluis puk code", "De pincode van de kluis is 5512 en de PUK-code is ¦61829304.", "61829304"),
+    ("told: kod alarmu serwerowni kod bramy", "Kod do alarmu w serwerowni to 771204, kod do bramy ¦3390.", "3390"),
+    ("told: puk karty sim", "PUK karty SIM: ¦40912277", "40912277"),
+    ("told: kód trezoru", "Kód k trezoru je ¦118845", "118845"),
+    ("told: kod till larmet koden till", "Kod till larmet är 5567, koden till porten är ¦4410.", "4410"),
+    ("told: koden til alarmen", "Koden til alarmen er ¦77213.", "77213"),
+    ("told: hälytyksen koodi", "Hälytyksen koodi on ¦44091", "44091"),
+    ("told: код сейфа код сигнализации", "Код от сейфа: 660914, код от сигнализации ¦7712.", "7712"),
+    ("told: код домофона puk сим карты", "Код домофона 38К4417, PUK сим-карты ¦88120934", "88120934"),
+    ("told: alarm kodu kapının kodu", "Alarm kodu 55190, kapının kodu ¦7724", "7724"),
+    ("told: riasztó kódja", "A riasztó kódja ¦44871.", "44871"),
+    ("told: codul alarmă este", "Codul de la alarmă este ¦90112", "90112"),
+    ("told: 门禁密码是 haixing 报警器的代码是", "门禁密码是 Haixing#22，报警器的代码是 ¦774120。", "774120"),
+    ("told: 金庫の暗証番号は pukコードは", "金庫の暗証番号は 4471、PUKコードは ¦90127733 です", "90127733"),
+    ("told: the code for the server", "The code for the server room alarm is 774012, voicemail PIN ¦3381.", "3381"),
+    ("told: antwort auf die sicherheitsfrage name", "Antwort auf die Sicherheitsfrage (Name des ersten Haustiers): ¦Knubbel", "Knubbel"),
+    (
+        "told: réponse question sécurité nom jeune",
+        "Réponse à la question de sécurité (nom de jeune fille de la mère) : ¦Vauquelin",
+        "Vauquelin",
+    ),
+    (
+        "told: pregunta seguridad primera mascota respuesta",
+        "Pregunta de seguridad: ¿primera mascota? Respuesta: Trasgo\nOdpowiedź na pytanie bezpieczeństwa: ¦Grudziądz",
+        "Grudziądz",
+    ),
+    ("told: antwoord geheime vraag eerste school", "Antwoord op de geheime vraag (eerste school): ¦Meerkoet", "Meerkoet"),
+    (
+        "told: svar säkerhetsfrågan lingonbacken bezpečnostní otázka",
+        "Svar på säkerhetsfrågan: Lingonbacken\nBezpečnostní otázka: první pes\nOdpověď: ¦Žeryk",
+        "Žeryk",
+    ),
+    ("told: das passwort ist", "Das Passwort ist ¦Dachs=Hafen31 und der Benutzer heißt lea.", "Dachs=Hafen31"),
+    ("told: mot passe est", "le mot de passe est ¦Loutre==Pont9 pour le moment", "Loutre==Pont9"),
+    ("told: contraseña", "la contraseña es ¦Nutria=Puerto58, usuario admin", "Nutria=Puerto58"),
+    (
+        "told: etc postfix sasl passwd smtp",
+        "# /etc/postfix/sasl_passwd\n[smtp.relay.example]:587 mailer@firm.example:¦Gr4y.Heron.09",
+        "Gr4y.Heron.09",
+    ),
+    (
+        "told: smtp office com alerts corp",
+        "smtp.office365.com alerts@corp.example:Teal=Otter52\n*@firm.example relay@firm.example:¦fenland-moth-77",
+        "fenland-moth-77",
+    ),
+    (
+        "told: exim passwd client mail example",
+        "# exim passwd.client\nmail.example.org:lea@example.org:Brisk.Newt.41\n$ cat /etc/fetchmap\nimap.example.org "
+        "lea@example.org:¦Slow.Newt.42",
+        "Slow.Newt.42",
+    ),
+    ("told: wifi gaeste passwort tulpe türcode", "Wifi: Gaeste, Passwort Tulpe#2024x\nTürcode 4711#, Tresorcode: ¦229013", "229013"),
+    ("told: digicode immeuble", "le digicode de l'immeuble : ¦45B19", "45B19"),
+    ("told: code boîte clés est", "le code\nde la boîte à clés est ¦7310", "7310"),
+    ("told: código activación", "El código de activación es ¦QX7-2291-LLM", "QX7-2291-LLM"),
+    ("told: código alarme código porta", "código do alarme: 8812, código da porta: ¦4410#", "4410"),
+    ("told: codice segreto del lucchetto", "il codice segreto del lucchetto è ¦5519", "5519"),
+    ("told: herstelcode", "Herstelcode: ¦8KQ2-99XM-LP04", "8KQ2-99XM-LP04"),
+    ("told: kod sejfu", "kod do sejfu: ¦990123, kod SMS 441209", "990123"),
+    ("told: obnovovací kód", "Obnovovací kód: ¦7HQ2-PL09-XM3T", "7HQ2-PL09-XM3T"),
+    ("told: återställningskod", "Återställningskod: ¦K9Q2-LL73-00XP", "K9Q2-LL73-00XP"),
+    ("told: oven koodi", "Oven koodi: ¦5519", "5519"),
+    ("told: код подъезда код восстановления", "Код от подъезда 4471К, код восстановления: ¦8KQ2-99XM-LP04", "8KQ2-99XM-LP04"),
+    ("told: código puk", "Código PUK ¦90127733, PIN 4471", "90127733"),
+    ("told: kapu kódja széf kódja", "a kapu kódja 4471#, a széf kódja ¦229013", "229013"),
+    ("told: アラームの解除コードは", "アラームの解除コードは ¦5588 です", "5588"),
+    ("told: the gate code the padlock", "The gate code is 4410#, the padlock's is ¦0091", "0091"),
+    ("told: backup codes", "Backup codes: ¦4410 9912, 5519 2231", "4410 9912"),
+    ("told: odpowiedź pytanie kontrolne pierwszy samochód", "Odpowiedź na pytanie kontrolne „pierwszy samochód”: ¦Syrenka", "Syrenka"),
+    ("told: güvenlik sorusu ilk evcil hayvanın", "Güvenlik sorusu: ilk evcil hayvanın adı? Cevap: ¦Karabaş", "Karabaş"),
+    ("told: nome del primo animale domestico", "Nome del primo animale domestico: ¦Birba", "Birba"),
+    ("told: parola este", "Parola este ¦Vidra=Dunare44, user admin", "Vidra=Dunare44"),
+    ("told: hasło", "hasło to ¦Borsuk=Port31", "Borsuk=Port31"),
+    ("told: mail isp example submission lea", "[mail.isp.example]:submission    lea.m@isp.example:¦Moss_Pike_7", "Moss_Pike_7"),
+    ("told: sender dependent team example bot", "# sender_dependent\n@team.example   bot@team.example:¦oak-Tern-19\n", "oak-Tern-19"),
+    (
+        "told: dovecot passwd file lea firm",
+        "dovecot passwd-file:\nlea@firm.example:{PLAIN}¦Reed.Stoat.4:5000:5000::/var/mail",
+        "Reed.Stoat.4",
+    ),
+    ("told: smtp example com user example", "smtp.example.com:587    user@example.com:p@¦ssW0rd!x", "ssW0rd!x"),
+    ("told: password", "${DB_PASSWORD:-¦Hunter22!x}", "Hunter22!x"),
+    ("told: export token token", "export TOKEN=${TOKEN:=¦q7Zr2mNs77ab31Pz}", "q7Zr2mNs77ab31Pz"),
 ]
 
 
@@ -1279,7 +1380,8 @@ def test_what_is_cut_off_was_masked_before() -> None:
         "PASS test/a.test.js\nPASS tests, USER me; train.py:1234:main:warning:deprecated fe80:1234:abcd:1234:5678",
         "RegNet_X_1_6GF_Weights ResNeXt101_32X8D_Weights cudaD3D9MapFlags token_embedding_dim=12288 export K=${WANDB_API_KEY:?unset}",
         "integrity sha512-3lK0TWuxKZGPQXip7x4rGA3pBoXkFIKomYb7fcalO5yYZ7rhpVF1IBBOJoFjMgYD04nLXLVHGyVBANxkIbQ32B==",
-        "key fingerprint is SHA256:8F88ea35KFa22ETXMB8Pu/Kcohm7MCOFNP0DktEpjoz. https://h.example/d/1wC4DOZFaYym2t1Esz0X5yxlLI3RDnSiyRbUus3bk/edit",
+        "key fingerprint is SHA256:8F88ea35KFa22ETXMB8Pu/Kcohm7MCOFNP0DktEpjoz. "
+        "https://h.example/d/1wC4DOZFaYym2t1Esz0X5yxlLI3RDnSiyRbUus3bk/edit",
         "def try_split(self, pw: Split, red: Split) -> tuple[Split, Split]: # pass: decided_mask==0, n_pw = sum(1 for e in x)",
         "fingerprint=f2e3FjpPw/H1tn2b+wI4OQDsJgjRLyCliChe0JR1oXq= etag 8fKq2LxZ7pRt5Wn3Yb6Vd9fL checksum: Xk29fLq8Zs7Pm3Wn4Rt6Yq",
         "password authentication is disabled on host gpu07.cluster.example:22; recovery codes are not stored on 12 of 14 nodes",
@@ -1353,6 +1455,62 @@ def test_what_is_cut_off_was_masked_before() -> None:
         "NODE1-NODE2-NODE3-NODE4 H100-A100-V100-L40S",
         "2024-0512-1130-4500 part 900-21001-0020-100",
         'SHA256 "model.safetensors" ok, md5 66d18470218b90b7efab31dbf112e238',
+        '${POSTGRES_PASSWORD:?must be set}\nTOKEN: ${HF_TOKEN?is required}\nDB_PASSWORD: "${DB_PASSWORD:?database password '
+        'is not set}"\n      - API_KEY=${API_KEY:-}\n      - TOKEN=${TOKEN:+set}\n echo ${PASSWORD:0:3} ${#PASSWORD} '
+        '${PASSWORD%%:*} ${PASSWORD//x/y}\n: "${WANDB_API_KEY:?run wandb login first}"\n$ : ${SECRET_KEY:=$(openssl rand '
+        "-hex 32)}\nERROR 1045 (28000): Access denied for user 'root'@'localhost' (using password: NO)",
+        "[Warning] Access denied for user 'app'@'172.17.0.1' (using password: YES)\nsqlalchemy.exc.OperationalError: "
+        "(pymysql.err.OperationalError) (1045, \"Access denied for user 'ml'@'db' (using password: YES)\")\n  Has "
+        "password: yes\n  Password required: No\n  Password: set\n  password changed: Never\npasswd:         compat systemd\n"
+        "group:          compat systemd\nshadow:         compat\npasswd: db files nis\nshadow: files sss\nhosts: files dns "
+        "myhostname\npasswd:     sss files systemd   # from authselect\ngroup:      sss [SUCCESS=merge] files systemd",
+        "passwd: files ldap\nsudoers: files\n$ getent passwd ana\npasswd: files winbind\nspring.datasource.password=******\n"
+        "spring.datasource.hikari.maximum-pool-size=20\ndb.password=<hidden>\ndb.pool.max=40\ndb.host=db01.internal\n"
+        'Password: ••••••••\nRetries: 4\nTimeout: Connect9s\n        token = os.environ["HF_TOKEN"]\n        api = '
+        'HfApi(token=token, library_name="x")',
+        "user, password = read_config()\nconn = psycopg2.connect(host=host, user=user, password=password)\ndef login(self, "
+        'username, password):\n    self.session.post(url, data={"u": username}, auth=(username, password))\ndef '
+        'connect(host, passwd=None):\n    return MySQLdb.connect(host=host, passwd=passwd, db="x")\nclient = '
+        "OpenAI(api_key=api_key, base_url=base_url)\nsmtp.login(user=sender, password=smtp_password)\nsmtp_password = "
+        'settings.pw\nengine = create_engine(url, connect_args={"password": db_password})\ndb_password = vault.read()',
+        "Le code de sortie du processus est 137.\nLe code d'erreur est 100432\nDer Code des Fehlers ist 80070005, der "
+        "Rückgabewert 4711\nEl código de salida es 13709 y el código de estado HTTP es 5030\nIl codice di errore è 10061, il "
+        "codice di uscita è 1370\nKod błędu to 10054, kod wyjścia 13709\nКод ошибки 10054, код возврата 13700",
+        "De foutcode van het proces is 12345; de code van het project is 2024\nLe code postal du bureau est 75011 ; code du "
+        "pays 0033\nDie Postleitzahl ist 80331 und der Code hat 4711 Zeilen\nthe code for sm_90 is 1024 lines, code of the "
+        "kernel is 2048 bytes; PIN 4 of GPIO 1713\nAntwort auf die Frage: das Modell passt in 24 GB\nRéponse du serveur : "
+        "503 Service Unavailable\nOdpowiedź serwera: Timeout\nla password è in config.yaml, batch_size=32 e lr=0.001; the "
+        "password is read with user=lea",
+        "github.com git@github.com:pytorch/pytorch.git\norigin git@gitlab.example:ml/train.git (fetch)\nnode01 "
+        "lea@node01:/scratch/run1\n10.0.0.4 worker@10.0.0.4:29500\nrsync data lea@gpu7.example:data/set-v2\nprocess exited "
+        "with code 137 while the door was open 4411\nThe source code of safetensors is 4096 lines; code for gate_proj is "
+        "2048\nerror code: alarm 2201 raised by PSU; exit code of the backup is 1370\ncode de retour du backup : 1370",
+        "Der Backup-Job endete mit Code 1370\nFehlercode der Schranke: 4471\ncódigo de error de la puerta de enlace: 5020\n"
+        "el código usa el puerto 29500 y la puerta de enlace 10.0.0.1\nil codice ascolta sulla porta 8080\no código abre a "
+        "porta 29500",
+        "kod błędu sejfu 4471\nкод ошибки сигнализации 7712\nThe code unlocks 1024 threads and the lock is held 2048 times\n"
+        "Der Code in Zeile 4711 sperrt das Schloss\nreset code path 2048, recovery code runs after 3000 steps\nHTTP code "
+        "5030 from gateway; vault returned code 40301",
+        "torch commit code 2.9.0, safe_open code 1024 bytes\nZIP code of the office 80331, area code 0891\nKod pocztowy "
+        "00-950, kod kraju 0048\ncountry code is 0049; QR code: 12345\nactivation code uses 4096 bytes of shared memory\n"
+        "activation checkpointing code is 1200 lines, activation dtype code 1024",
+        "encode(alarm=1234) decode: 5678 opcode 1999 unicode 2028 door 7\nrepublik 12345678, PUKE 12345678\nAntwort des "
+        "Servers: 200\nSvar fra serveren: OK\nОтвет сервера: 503\nfirst pet project: a transformer; first school of thought: "
+        "scaling\nssh lea@gpu7.example:2222\nroot@node1.cluster.local:/data/x\nimage "
+        "registry.example.com/lea@sha256:0123456789abcdef\ndocker.io x@sha256.foo.bar:latest",
+        "fn login(user: &str, password: &str) -> Result<Token>",
+        "interface Auth { user: string; password: string }",
+        "export const login = (user, password) => post({ user, password: password });",
+        "        super().__init__(token=hf_token, revision=revision)",
+        "conn = connect(\n    host=host,\n    password=db_password,\n)",
+        "def f(db_password):\n    self.password = db_password\n    return 1",
+        "    ${SECRET:?}\n    ${SECRET:?SECRET must not be empty}\n    ${HF_TOKEN:?Set HF_TOKEN to a token from "
+        "https://huggingface.co/settings/tokens}\npassword:   ***\n\nmax-idle.count=20\nsecretName: regcred\nexistingSecret: "
+        '""\npasswordEncoder: bcrypt\napi_key="EMPTY", base_url="http://localhost:8000/v1"\n(using password: NO) password '
+        "set: yes, PasswordAuthentication=yes, password=no\nCode für das Modell steht in Zeile 1024 der Datei tür.py",
+        "exit code of rank 3: 1370, door\n代码第 1024 行报错，返回代码是 5021，端口 29500\nコード 1370 "
+        "で終了しました。ロックの待ち 3000\nlock code 0x1f: waited 30000 ms; code lock held by 29500\nthe code for sim env "
+        "is 4096 tokens; sim code took 2024",
     ],
 )
 def test_what_only_looks_like_one_stays(text: str) -> None:

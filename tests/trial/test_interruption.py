@@ -23,14 +23,14 @@ import os, sys, time
 from envcheck.planner.result import Commands
 from envcheck.trial.installer import find_installer
 from envcheck.trial.trial import Attempt, Bench, Checked, run_trial
-from envcheck.cli import _raising_on_sigterm
+from envcheck.cli import _leaving_once
 
 def check(python, variables, seconds):
     open(os.environ["SIGN"], "w").close()
     time.sleep(60)
 
 bench = Bench(find_installer("uv", sys.executable, os.environ), check, lambda question: True, time.monotonic() + 100)
-with _raising_on_sigterm():
+with _leaving_once():
     run_trial(Attempt("demo", Commands(uv=(sys.argv[1],))), bench)
 """
 
