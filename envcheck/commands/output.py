@@ -15,6 +15,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 from envcheck.errors import UsageError, near_word
+from envcheck.facts.dead_mount import answers
 from envcheck.facts.printable import visible
 from envcheck.host.ownership import planted
 from envcheck.host.plain_files import real_path
@@ -204,7 +205,7 @@ def put(
 
 def is_a_stream_of_ours(path: str) -> bool:
     """Whether what is written there comes among what stdout or stderr gets: /dev/stdout, the log that they lead to."""
-    for number in (1, 2):
+    for number in (1, 2) if answers(path) else ():
         with suppress(OSError):
             ours, there = os.fstat(number), os.stat(path)
             if os.path.samestat(ours, there) and (os.isatty(number) or not stat.S_ISCHR(ours.st_mode)):  # /dev/null keeps nothing apart
