@@ -145,7 +145,8 @@ def _parse_run(words: list[str]) -> argparse.Namespace:
     if not rest:
         raise UsageError("run: no command; write it after --, as in `envcheck run -- python train.py`")
     _configure(args, flags, parser)
-    if (args.format != "text" or "-o" in args.given) and not (args.output or args.documents):
+    paths = [path for path in (args.output, *(path for _, path in args.documents)) if path]
+    if args.stdout or (args.format != "text" and not paths) or any(output.is_a_stream_of_ours(path) for path in paths):
         raise UsageError("run: a report needs -o FILE: stdout and stderr are the command's")
     return args
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -80,6 +81,19 @@ def goes_on(pid: int) -> bool:
     """Whether it is there and has not begun to end: what it has closed by now, it closed of its own accord. False if not known."""
     fields = _stat(pid)
     return bool(fields) and fields[0] not in "ZX" and not int(fields[6]) & PF_EXITING
+
+
+def writer(path: str) -> str:
+    """A process other than us that may write to this file by a descriptor of its own, or "". What we may not look into is passed over."""
+    for pid in os.listdir("/proc"):
+        folder = f"/proc/{pid}/fd"
+        with suppress(OSError):  # it is no process, has ended, is somebody else's
+            for number in os.listdir(folder) if pid.isdecimal() and int(pid) != os.getpid() else ():
+                link = f"{folder}/{number}"
+                if os.readlink(link) == path and os.lstat(link).st_mode & stat.S_IWUSR:
+                    with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+                        return f"{file.read().strip()} (process {pid})"
+    return ""
 
 
 def may_stop_yet(pid: int, group: int) -> bool:

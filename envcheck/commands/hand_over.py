@@ -33,9 +33,10 @@ def hand_over(argv: Sequence[str]) -> int:
 def first_that_starts(argv: Sequence[str], start: Callable[[str, Sequence[str]], Started]) -> Started:
     """Start what execvp(3) and every shell would: the first of that name on PATH, and a script without #! by the shell."""
     refused: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    for folder in [""] if os.sep in argv[0] else os.get_exec_path():
-        program = argv[0] if os.sep in argv[0] else os.path.join(folder or os.curdir, argv[0])
-        if not os.path.exists(program):
+    named = os.sep in argv[0]
+    for folder in [""] if named else os.get_exec_path():
+        program = argv[0] if named else os.path.join(folder or os.curdir, argv[0])
+        if not os.path.exists(program) or (os.path.isdir(program) and not named):
             continue
         try:
             return start(program, argv)
@@ -47,6 +48,13 @@ def first_that_starts(argv: Sequence[str], start: Callable[[str, Sequence[str]],
             if not isinstance(error, FileNotFoundError | NotADirectoryError):
                 refused = error
     raise refused
+
+
+def may_be_executed(program: str, words: Sequence[str]) -> str:
+    """The same, as far as that is known before it is started."""
+    if os.path.isdir(program) or not os.access(program, os.X_OK):
+        raise PermissionError(errno.EACCES, "not an executable file" if program == words[0] else f"{program} is not an executable file")
+    return program
 
 
 def _signals_as_for_a_new_program() -> None:

@@ -11,9 +11,11 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, TextIO
 
 from envcheck.errors import UsageError, near_word
+from envcheck.facts.dead_mount import answers
 from envcheck.facts.printable import visible
 from envcheck.host.ownership import planted
 from envcheck.host.plain_files import real_path
@@ -199,6 +201,16 @@ def put(
         if error.errno == errno.ELOOP:
             raise UsageError(f"{flag}{path}: a link to {real_path(path)}: name that file itself") from None
         raise UsageError(f"{flag}{path}: {error.strerror}") from None
+
+
+def is_a_stream_of_ours(path: str) -> bool:
+    """Whether what is written there comes among what stdout or stderr gets: /dev/stdout, the log that they lead to."""
+    for number in (1, 2) if answers(path) else ():
+        with suppress(OSError):
+            ours, there = os.fstat(number), os.stat(path)
+            if os.path.samestat(ours, there) and (os.isatty(number) or not stat.S_ISCHR(ours.st_mode)):  # /dev/null keeps nothing apart
+                return True
+    return False
 
 
 def _opened(path: str, private: bool, add: bool) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import errno
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_as_given, first_that_starts, hand_over
+from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_as_given, first_that_starts, hand_over, may_be_executed
 from envcheck.commands.kernel_word import KernelWord
 from envcheck.commands.mistyped import meant
 from envcheck.commands.streams import say
@@ -46,18 +45,19 @@ class CommandEnd:
 
     code: int  # 128 + N if signal N ended it
     number: int  # of that signal, or 0
-    output: Callable[[], bytes] = bytes  # the beginning and the end of what it wrote
+    output: Callable[[], dict[str, bytes]] = dict  # the ends of what it wrote, as ""; by its place what others may have written, too
     asked: bool = False  # somebody wanted that, or reads its output no longer
     kernel: Callable[[], KernelWord] = KernelWord
-    unseen: str = ""  # why some of its output was not seen
+    unseen: tuple[str, ...] = ()  # what of its output is not in `output`, and why
 
 
 def execute(args: argparse.Namespace) -> int:
     """CMD's exit code; 126 or 127 if there is no such command; the check's own code if it finds an error and CMD was not started."""
     name = args.argv[0]
-    if shutil.which(name) is None:
-        found = os.sep in name and os.path.exists(name)
-        return _not_started(args, PermissionError(errno.EACCES, "not an executable file") if found else FileNotFoundError(), None)
+    try:
+        first_that_starts(args.argv, may_be_executed)
+    except OSError as error:
+        return _not_started(args, error, None)
     from envcheck.commands.check import session_of
 
     by = session_of(args)
@@ -192,7 +192,8 @@ def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
     asked = code == 128 + signal.SIGPIPE or signals.asked(code)
     with suppress(Exception):
         outputs.finish()
-    return CommandEnd(code, max(0, -status), outputs.bytes, asked, lambda: watch.word(process.pid), outputs.unseen)
+    unseen = tuple(f"what it wrote to {('stdout', 'stderr')[number - 1]} was not seen: {why}" for number, why in outputs.unseen.items())
+    return CommandEnd(code, max(0, -status), outputs.texts, asked, lambda: watch.word(process.pid), unseen)
 
 
 def _waited(pid: int, signals: Signals, outputs: Outputs) -> int:
@@ -206,13 +207,16 @@ def _waited(pid: int, signals: Signals, outputs: Outputs) -> int:
 
 
 def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[[], None]) -> subprocess.Popen[bytes]:
-    """CMD with these as stdout and stderr; all other descriptors that we were given are its own too."""
+    """CMD with these in the place of ours; all other descriptors that we were given are its own too."""
     us, tie, environment = os.getpid(), _prctl(), environment_as_given()
 
     def before_exec() -> None:
         tie()
         if os.getppid() != us:  # we died before that took effect
             os.kill(os.getpid(), signal.SIGKILL)
+        for number in given.keys() - {1, 2}:
+            with suppress(OSError):  # a limit of open files that came later than this one: CMD has ours
+                os.dup2(given[number] or 0, number)
         prepare()
 
     def start(program: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
@@ -244,17 +248,17 @@ def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace,
     from envcheck.commands.endings import causes, kernel_texts
     from envcheck.report.report import CommandRun
 
-    name, death, kernel = args.argv[0], _death(ended.code), ended.kernel()
-    said = ended.output().decode("utf-8", "replace")
-    texts = [(name, said), *kernel_texts(name, kernel)]
+    name, death, kernel, output = args.argv[0], _death(ended.code), ended.kernel(), ended.output()
+    read_back = {place or name: text.decode("utf-8", "replace") for place, text in output.items()}
+    said = "\n".join(read_back.values())
+    texts = [*read_back.items(), *kernel_texts(name, kernel)]
     if death and not ended.asked:
         texts.append(("exit code", f"{name} exited with code {ended.code} ({signal.strsignal(ended.code - 128)})"))
     report, read = diagnose_output(texts, before.snapshot if before else None, by, tool=args.tool, index_base=args.index_base)
     found = () if ended.asked else causes(ended.code, said, args.argv, kernel, before.snapshot if before else None, by)
     told = [each.text for one in report.findings for each in one.finding.evidence]
     lines = tuple(line for one in found if not one.words or not any(one.words in text for text in told) for line in one.lines)
-    if ended.unseen:
-        lines += (f"its output was not seen here: {ended.unseen}",)
+    lines += (*(f"read in {place}" for place in output if place and any(one.words for one in found)), *ended.unseen)
     head = f"{name} ended with exit code {ended.code}{death}"
     if report.verdict != "fail":  # whatever is known of it, it failed
         report = replace(report, verdict="inconclusive", exit_code=3, because=(head, *lines, *report.because))

@@ -4,8 +4,10 @@ The command shall see what it would see without us, so each stream is as near to
 as it is and read when the command has ended; a device (/dev/null), a file that we may not read or a closed descriptor is given as it is.
 A terminal becomes a pseudo-terminal of the same size and modes, which makes nobody's controlling terminal: colours and progress bars
 stay, while keys, Ctrl-C and Ctrl-Z go from the real terminal to the command without us (see `keys` for who reads there). A pipe or a
-socket becomes a pipe. Two streams that lead to the same place share one, so that their lines keep their order.
+socket becomes a pipe. Two streams that lead to the same place share one, so that their lines keep their order. What no copy can be
+like, as a socket that keeps messages apart, is given as it is, and not seen.
 
+Lines are passed on whole, so that those of several programs with the same log stay apart.
 Where copying fails, because the reader is gone, we close our end: the command then meets at its next write what it would have met.
 Where the command closes a stream and goes on, we close ours: who reads it meets the end when he would have met it.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import signal
 import stat
 import sys
@@ -23,7 +26,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from envcheck.commands.beside import descriptors, foreground, fork, goes_on, keep_only, may_set, may_stop_yet
+from envcheck.commands.beside import descriptors, foreground, fork, goes_on, keep_only, may_set, may_stop_yet, writer
 from envcheck.commands.keys import Served, family, serve
 from envcheck.commands.output import for_log
 
@@ -38,6 +41,7 @@ MOST_READS = 16  # what a pseudo-terminal holds
 # In what was written to a terminal that makes CR LF of LF: the sign of a program that thinks it raw. Colours are none.
 _RAW = re.compile(rb"\r\r\n|\x1b(?!\[[\d;]{0,40}[mK])|[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 DRAIN_SECONDS = 0.5  # for the last words before a stop: whoever reads them may have stopped too (Ctrl-S)
+FULL_MS = 20
 QUIET_MS = 100  # a stream that is silent for so long after the command has ended is held open by somebody else
 
 
@@ -75,6 +79,12 @@ class Copy:
         self.open = True
         self.closed = False  # by all who had it
         self.busy = threading.Lock()  # held while something is on its way
+        self._rest = b""  # of a line that has begun
+        self._flowed = 0  # bytes since one was written unfinished
+        status = os.fstat(sink)
+        # One with a name gets another reader when a collector of logs is restarted; other pipes lie together, as ours does.
+        self._gets_readers = stat.S_ISFIFO(status.st_mode) and status.st_dev != os.fstat(self.source).st_dev
+        self._most = select.PIPE_BUF if stat.S_ISFIFO(status.st_mode) else 0  # that no other writer's words can part
 
     def _pair(self, _sink: int) -> tuple[int, int]:
         return os.pipe()
@@ -95,7 +105,7 @@ class Copy:
         if not self.busy.acquire(timeout=DRAIN_SECONDS):
             return False
         try:
-            return self.source < 0 or not _readable(self.source)
+            return self.source < 0 or not (self._rest or _readable(self.source))
         finally:
             self.busy.release()
 
@@ -106,39 +116,62 @@ class Copy:
 
     def _pass(self, ended: int | None) -> bool:
         """Whether somebody still holds the stream open."""
-        import select
-
         poller = select.poll()
         poller.register(self.source, select.POLLIN)
-        poller.register(self.sink, 0)  # tells no more than that the reader is gone
+        if not self._gets_readers:
+            poller.register(self.sink, 0)  # tells no more than that the reader is gone
         if ended is not None:
             poller.register(ended, 0)
         patience = self.waits_ms
-        while (events := dict(poller.poll(patience))) or patience != QUIET_MS:
-            if not events:
+        while (events := dict(poller.poll(self._moment() if self._rest else patience))) or self._rest or patience != QUIET_MS:
+            if not (events or self._rest):
                 self._look()
             if ended is not None and ended in events:
                 poller.unregister(ended)
                 patience = QUIET_MS
-            if self.sink in events or (self.source in events and not self._step_on()):
+            if self.sink in events or not self._go_on(self.source in events):
                 return False
         return True
 
     def _look(self) -> None:
         """Nothing came for a while."""
 
-    def _step_on(self) -> bool:
+    def _go_on(self, comes: bool) -> bool:
         with self.busy:
-            return self._step()
+            return self._step() if comes else self._end_line()
 
     def _step(self) -> bool:
         data = os.read(self.source, CHUNK)
         self.closed = not data
-        return bool(data) and self._on(data)
+        return self._on(data) if data else self._end_line(False)
 
     def _on(self, data: bytes) -> bool:
+        """Whole lines, for others may write to the same place. What is left of one waits only while there is more to read at once."""
         self.kept.take(data)
-        return write(self.sink, data)
+        self._flowed += len(data)
+        data = self._rest + data
+        end = data.rfind(b"\n") + 1
+        if len(data) - end > select.PIPE_BUF:
+            end = len(data)
+        self._rest = data[end:]
+        return self._write(data[:end])
+
+    def _moment(self) -> int:
+        """The rest may still be in the hands of its writer, who had to wait for room: a terminal cuts a line then."""
+        return FULL_MS if self._flowed > CHUNK // 2 else 0
+
+    def _end_line(self, more: bool = True) -> bool:
+        rest, self._rest, self._flowed = self._rest, b"", 0
+        return self._write(rest) and more
+
+    def _write(self, data: bytes) -> bool:
+        at = 0
+        while self._most and len(data) - at > self._most:
+            end = data.rfind(b"\n", at, at + self._most) + 1 or data.find(b"\n", at + self._most) + 1 or len(data)
+            if not write(self.sink, data[at:end]):
+                return False
+            at = end
+        return write(self.sink, data[at:])
 
     def bytes(self) -> bytes:
         return self.kept.bytes()
@@ -195,8 +228,8 @@ class Screen(Copy):
         self._follow(bool(kind & TIOCPKT_IOCTL))
         if not (kind or data):
             self.resize()  # a last wish
-            return False
-        return not data or self._on(data)
+            return self._end_line(False)
+        return self._on(data) if data else self._end_line()
 
     def _read(self) -> tuple[int, bytes]:
         try:
@@ -207,11 +240,10 @@ class Screen(Copy):
 
     def _on(self, data: bytes) -> bool:
         lines = data.replace(b"\r\n", b"\n")
-        self.kept.take(lines)
         if self.late and (raw := _RAW.search(data)):
             data = data[: raw.start()] + data[raw.start() :].replace(b"\r\n", b"\n")
             self.sure = self.sure or raw[0] != b"\r\r\n"
-        return write(self.sink, lines if self.cooked else data)
+        return super()._on(lines if self.cooked else data)
 
     def _follow(self, told: bool) -> None:
         """Programs that fill the screen (curses) or hide what is typed set the modes of keys on stdout: they are meant for the terminal
@@ -312,6 +344,18 @@ class Written:
         appends = fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND
         self.start = os.fstat(descriptor).st_size if appends else os.lseek(descriptor, 0, os.SEEK_CUR)
         self.file = open(f"/proc/self/fd/{descriptor}", "rb")  # noqa: SIM115  # however it is renamed meanwhile
+        self._appends = bool(appends)
+        self._link = f"/proc/self/fd/{self.file.fileno()}"
+
+    def shared(self) -> str:
+        """Where and why what is read from it may be somebody else's words, or ""."""
+        try:
+            path = os.readlink(self._link)
+        except OSError:
+            return ""
+        if who := writer(path):
+            return f"{path}, where {who} may write, too"
+        return f"{path}, which is open for appending: others may write there, too" if self._appends else ""
 
     def bytes(self) -> bytes:
         kept = Kept()
@@ -335,7 +379,7 @@ class Outputs:
         self.given: dict[int, int | None] = {1: None, 2: None}  # what the command gets there; None: what we have there
         self.copies: list[Copy] = []
         self.files: list[Written] = []
-        self.unseen = ""  # why some of the output is not copied, where somebody may wonder
+        self.unseen: dict[int, str] = {}  # why what the command writes there is not
         self._threads: list[threading.Thread] = []
         self._command = 0
         self._named: set[object] = set()  # files of ours
@@ -351,13 +395,25 @@ class Outputs:
                 elif places[place] is not None:
                     self.copies[-1].numbers.append(number)
                 self.given[number] = places[place]
+        self._share()
+
+    def _share(self) -> None:
+        """What else we were given may lead to the same place (`exec 5>&1`): the lines that are written there are in the same order."""
+        for number in _inherited():
+            for copy in self.copies if number > 2 else ():
+                if _place(number) == _place(copy.sink) and _can_be_written(number):
+                    copy.numbers.append(number)
+                    self.given[number] = copy.given
 
     def _arrange(self, number: int, mode: int) -> int | None:
         """The descriptor that stands for this one of ours; None where the command gets ours."""
         try:
+            if reason := _not_copied(number, mode):
+                self.unseen[number] = reason
+                return None
             if os.isatty(number):
                 if _is_another_screen(number):
-                    self.unseen = "it goes to a terminal of another envcheck run, which explains it"
+                    self.unseen[number] = "it goes to a terminal of another envcheck run, which explains it"
                     return None
                 copy: Copy = Screen(number)
             elif stat.S_ISREG(mode):
@@ -367,7 +423,8 @@ class Outputs:
                 return None
             else:
                 copy = Copy(number)
-        except OSError:  # no terminal or no descriptor is left, a file that we may not read: better no copy than no command
+        except OSError as error:  # no terminal or no descriptor is left, a file that we may not read: better no copy than no command
+            self.unseen[number] = f"it cannot be copied ({error.strerror or error})"
             return None
         thread = threading.Thread(target=self._copy, args=(copy,), daemon=True)
         try:
@@ -375,6 +432,7 @@ class Outputs:
         except RuntimeError:  # no thread is left
             os.close(copy.source)
             os.close(copy.given)
+            self.unseen[number] = "no thread was left for a copy"
             return None
         self.copies.append(copy)
         self._threads.append(thread)
@@ -442,19 +500,21 @@ class Outputs:
             finally:
                 os._exit(0)
 
-    def bytes(self) -> bytes:
-        return b"\n".join([*(one.bytes() for one in self.copies), *(one.bytes() for one in self.files)])
+    def texts(self) -> dict[str, bytes]:
+        """What the command wrote, as "", and by the place what others may have written as well."""
+        texts = {"": b"\n".join(one.bytes() for one in self.copies)}
+        for file in self.files:
+            place = file.shared()
+            texts[place] = b"\n".join(one for one in (texts.get(place), file.bytes()) if one)
+        return texts
 
 
 def write(descriptor: int, data: bytes) -> bool:
     """All of it, also where whoever shares the descriptor has made it non-blocking; False if it cannot be written."""
-    rest = memoryview(data)
-    while rest:
+    while data:
         try:
-            rest = rest[os.write(descriptor, rest) :]
+            data = data[os.write(descriptor, data) :]
         except BlockingIOError:
-            import select
-
             poller = select.poll()
             poller.register(descriptor, select.POLLOUT)
             poller.poll()
@@ -518,12 +578,40 @@ def _reserve_standard_descriptors() -> None:
                 os.close(null)
 
 
+def _not_copied(number: int, mode: int) -> str:
+    """Why the command would not meet with a copy what it would meet without one, or ""."""
+    import fcntl
+
+    if not _can_be_written(number):
+        return "it is open for reading only"
+    if stat.S_ISFIFO(mode):
+        apart = fcntl.fcntl(number, fcntl.F_GETFL) & getattr(os, "O_DIRECT", 0)
+        return "a pipe that keeps messages apart" if apart else ""
+    if not stat.S_ISSOCK(mode):
+        return "" if stat.S_ISREG(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode) else "it is neither a file nor a pipe"
+    import socket
+
+    with socket.socket(fileno=os.dup(number)) as place:
+        if place.type != socket.SOCK_STREAM:
+            return "a socket that keeps messages apart"
+        with suppress(BlockingIOError):
+            if _place(number) != _place(0) and place.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                return "a socket that is read, too"
+    return ""
+
+
+def _can_be_written(number: int) -> bool:
+    import fcntl
+
+    return bool(fcntl.fcntl(number, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR))
+
+
 def _inherited() -> list[int]:
     """What we were given: Python makes its own so that no other program gets them."""
     try:
-        every = descriptors()
+        every: Iterable[int] = descriptors()
     except OSError:  # no /proc
-        every = [0]
+        every = range(4096)
     found = []
     for number in every:
         with suppress(OSError):  # that of the listing

@@ -11,6 +11,7 @@ import platform
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import termios
@@ -24,6 +25,7 @@ import pytest
 from patients import HERE
 
 from envcheck.commands import keys
+from envcheck.commands.streams import Copy, Written, _not_copied
 from envcheck.report.session import rule_session
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run's signals and terminals are tested on Linux")
@@ -192,6 +194,74 @@ def test_a_reader_that_was_never_there_is_noticed_before_the_first_write(start: 
     assert code == 1 and "gone" in said and "BrokenPipeError" in said
 
 
+def test_a_pipe_with_a_name_gets_another_reader_while_the_command_is_silent(start: Callable[..., Any], tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    os.mkfifo(path)
+    first = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with path.open("wb") as theirs:
+        process = start(*python("import os; os.write(1, b'one'); input(); os.write(1, b'two')"), stdout=theirs)
+    assert select.select([first], [], [], SECONDS)[0] and os.read(first, 10) == b"one"
+    os.close(first)
+    time.sleep(0.2)  # in which a collector of logs is restarted
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as second:
+        assert ended(process, b"\n")[0] == 0
+        assert second.read() == b"two"
+
+
+def test_what_is_passed_on_cannot_be_parted_by_another_writer() -> None:
+    ours, theirs = os.pipe2(os.O_DIRECT)  # what is written at once is read at once
+    copy = Copy(theirs)
+    words = b"".join(b"%d " % n * 50 + b"\n" for n in range(150)) + b"unfinished"
+    assert os.write(copy.given, words) == len(words) > 4 * select.PIPE_BUF
+    os.close(copy.given)
+    copy.run()
+    os.close(theirs)
+    with open(ours, "rb", buffering=0) as file:
+        pieces = list(iter(lambda: file.read(1 << 16), b""))
+    assert b"".join(pieces) == words == copy.bytes()
+    assert all(len(one) <= select.PIPE_BUF and one.endswith(b"\n") for one in pieces[:-1])
+
+
+def _numbers(kind: int) -> tuple[int, int]:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    return ours.detach(), theirs.detach()
+
+
+@pytest.mark.parametrize(
+    ("place", "kept"),
+    [
+        (lambda: _numbers(socket.SOCK_DGRAM), "messages"),
+        (lambda: _numbers(socket.SOCK_SEQPACKET), "messages"),
+        (lambda: _numbers(socket.SOCK_STREAM), "is read"),
+        (lambda: os.pipe2(os.O_DIRECT), "messages"),
+        (lambda: os.pipe()[::-1], "for reading only"),
+        (lambda: (-1, os.open(os.sep, os.O_RDONLY)), "for reading only"),
+        (lambda: (-1, os.eventfd(0)), "neither a file nor a pipe"),
+        (os.pipe, ""),
+    ],
+    ids=["datagrams", "packets", "questions", "packets in a pipe", "the end to read from", "a folder", "an event", "a pipe"],
+)
+def test_what_no_copy_can_be_like_is_not_copied(place: Any, kept: str) -> None:
+    ours, theirs = place()
+    if kept == "is read":
+        assert _not_copied(theirs, os.fstat(theirs).st_mode) == "", "but for what nobody asks"
+        os.write(ours, b"question")
+    reason = _not_copied(theirs, os.fstat(theirs).st_mode)
+    for number in {ours, theirs} - {-1}:
+        os.close(number)
+    assert kept in reason and bool(kept) is bool(reason)
+
+
+def test_messages_stay_apart_and_the_report_says_that_nobody_saw_them(start: Callable[..., Any]) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            process = start("bash", "-c", "echo one; echo two; exit 3", stdout=theirs.fileno())
+        code, _, said = ended(process)
+        assert (code, ours.recv(100), ours.recv(100)) == (3, b"one\n", b"two\n")
+        assert "what it wrote to stdout was not seen: " in said
+
+
 def test_a_full_disk_reaches_the_command(start: Callable[..., Any]) -> None:
     with open("/dev/full", "wb") as full:
         code, _, said = ended(start("yes", stdout=full))
@@ -223,11 +293,26 @@ def test_a_file_is_the_commands_own_and_its_text_names_the_cause(start: Callable
     text = log.read_text()
     assert text.startswith("before\nenvcheck: ") and "\nTrue\nTraceback" in text
     assert "[numpy-abi]" in text
+    assert f"(process{os.getpid()})maywrite,too:RuntimeError" in "".join(text.split()), "we have it open, and might have written that"
 
 
-def test_two_streams_into_one_pipe_keep_their_order(start: Callable[..., Any]) -> None:
-    program = "import os\nfor n in range(500): os.write(1 + n % 2, b'%d\\n' % n)"
-    code, out, _ = ended(start(*python(program), stderr=subprocess.STDOUT))
+def test_whose_words_a_file_holds_is_said_where_others_may_write_there(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with path.open("wb") as alone, path.open("ab") as appending:
+        written, added = Written(alone.fileno()), Written(appending.fileno())
+        with written.file, added.file:
+            assert written.shared() == "" and "appending" in added.shared()
+            with subprocess.Popen(["sleep", "600"], stdout=alone) as other:
+                said = written.shared()
+                other.kill()
+    assert said == f"{path}, where sleep (process {other.pid}) may write, too"
+
+
+@pytest.mark.parametrize("number", [2, 5], ids=["stderr", "a duplicate that was inherited"])
+def test_two_streams_into_one_pipe_keep_their_order(start: Callable[..., Any], number: int) -> None:
+    program = f"import os\nfor n in range(500): os.write((1, {number})[n % 2], b'%d\\n' % n)"
+    before = ["sh", "-c", f'exec {number}>&1; exec "$@"', "sh"]
+    code, out, _ = ended(start(*python(program), before=before, stderr=subprocess.STDOUT))
     assert code == 0
     assert out.split("\n")[1:] == [*map(str, range(500)), ""]
 
@@ -559,7 +644,7 @@ def test_what_is_written_and_set_on_a_terminal_is_what_it_is_without_us(on_termi
     (tmp_path / "all.sh").write_text(
         "for number in 1 2 3; do echo to stdout; echo to stderr >&2; done\n"
         f'{sys.executable} -c "{raw}"; stty sane; echo cooked\n'
-        "stty -opost <&1; sleep 0.1; printf 'a\\nb\\nc\\n'; stty opost <&1; printf 'd\\ne\\n'\n"
+        "sleep 0.3; stty -opost <&1; sleep 0.1; printf 'a\\nb\\nc\\n'; stty opost <&1; printf 'd\\ne\\n'\n"
         'S=$(stty -g <&2); stty "$S"; stty cols 99 <&1\n'
     )
     shell = on_terminal("run sh all.sh >/dev/tty; stty -a; echo; echo done")
@@ -592,7 +677,7 @@ def test_a_run_within_a_run_hides_what_is_typed_and_gets_its_keys(
     shell.until("hidden\r\n")
     shell.type("secret\n")
     said = shell.until("rc 3")
-    assert "secret" not in said and "6\r\n" in said and "its output was not seen here" in said
+    assert "secret" not in said and "6\r\n" in said and "was not seen: it goes to a terminal of another" in said
 
 
 def test_keys_for_signals_come_once(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
@@ -700,6 +785,9 @@ def test_there_is_no_such_command(start: Callable[..., Any], on_terminal: Callab
     code, _, said = ended(start("no-such-command-here"))
     assert (code, said) == (127, "envcheck: no-such-command-here: command not found\n"), "no check is made first"
     assert ended(start(str(tmp_path / "text")))[0] == 126
+    for path, there in ((f"{tmp_path}:/bin", 126), ("", 127)):
+        code, _, said = ended(start("text", env={"PATH": path}, cwd=tmp_path.parent))
+        assert code == there and ("is not an executable file" in said) is (code == 126)
     on_terminal("run no-such-command-here; echo rc $?; run ./text; echo rc $?").until("rc 127\r\n[^\n]*\nrc 126\r\n")
 
 
@@ -814,10 +902,21 @@ def test_a_report_that_cannot_be_written_does_not_stop_the_command(start: Callab
     assert "-o /dev/full: No space left on device" in said
 
 
-def test_a_format_needs_a_file(start: Callable[..., Any]) -> None:
-    for flags in (["--json"], ["--format", "markdown"]):
-        code, _, said = ended(start("true", flags=flags))
-        assert code == 2 and "-o FILE" in said
+@pytest.mark.parametrize(
+    "flags",
+    ["--json", "--format markdown", "-o /dev/stdout", "-o json=/proc/self/fd/2", "-o report.json -o markdown=-", "-o log"],
+)
+def test_a_report_needs_a_file_that_is_not_the_commands(
+    flags: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from envcheck.errors import UsageError
+    from envcheck.options import parse
+
+    monkeypatch.chdir(tmp_path)
+    os.symlink("/dev/stderr", "log")
+    with pytest.raises(UsageError, match="-o FILE"):
+        parse(["run", *flags.split(), "--", "true"])
+    assert parse(["run", "-o", "/dev/null", "--", "true"]).output == "/dev/null"
 
 
 def test_a_check_that_breaks_does_not_stop_the_command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
