@@ -24,6 +24,7 @@ from contextlib import suppress
 
 from envcheck.commands.beside import descriptors, fork, goes_on, keep_only, writer
 from envcheck.commands.output import for_log
+from envcheck.facts.printable import one_line
 
 KEEP = 1 << 20  # bytes of the end of a stream that are kept for the diagnosis
 HEAD = 1 << 18  # and of its beginning, where the first error often stands
@@ -226,9 +227,10 @@ class Written:
             path = os.readlink(self._link)
         except OSError:
             return ""
+        name = one_line(path, 400)
         if who := writer(path):
-            return f"{path}, where {who} may write, too"
-        return f"{path}, which is open for appending: others may write there, too" if self._appends else ""
+            return f"{name}, where {who} may write, too"
+        return f"{name}, which is open for appending: others may write there, too" if self._appends else ""
 
     def bytes(self) -> bytes:
         kept = Kept()
