@@ -29,6 +29,7 @@ from typing import Any
 from envcheck.commands.beside import descriptors, foreground, fork, goes_on, keep_only, may_set, may_stop_yet, writer
 from envcheck.commands.keys import Served, family, serve
 from envcheck.commands.output import for_log
+from envcheck.facts.printable import one_line
 
 KEEP = 1 << 20  # bytes of the end of a stream that are kept for the diagnosis
 HEAD = 1 << 18  # and of its beginning, where the first error often stands
@@ -80,7 +81,7 @@ class Copy:
         self.closed = False  # by all who had it
         self.busy = threading.Lock()  # held while something is on its way
         self._rest = b""  # of a line that has begun
-        self._flowed = 0  # bytes since one was written unfinished
+        self._flowed = 0  # bytes without a pause
         status = os.fstat(sink)
         # One with a name gets another reader when a collector of logs is restarted; other pipes lie together, as ours does.
         self._gets_readers = stat.S_ISFIFO(status.st_mode) and status.st_dev != os.fstat(self.source).st_dev
@@ -148,7 +149,7 @@ class Copy:
     def _on(self, data: bytes) -> bool:
         """Whole lines, for others may write to the same place. What is left of one waits only while there is more to read at once."""
         self.kept.take(data)
-        self._flowed += len(data)
+        self._flowed = 0 if self._rest and b"\n" not in data else self._flowed + len(data)
         data = self._rest + data
         end = data.rfind(b"\n") + 1
         if len(data) - end > select.PIPE_BUF:
@@ -353,9 +354,10 @@ class Written:
             path = os.readlink(self._link)
         except OSError:
             return ""
+        name = one_line(path, 400)
         if who := writer(path):
-            return f"{path}, where {who} may write, too"
-        return f"{path}, which is open for appending: others may write there, too" if self._appends else ""
+            return f"{name}, where {who} may write, too"
+        return f"{name}, which is open for appending: others may write there, too" if self._appends else ""
 
     def bytes(self) -> bytes:
         kept = Kept()
@@ -398,10 +400,11 @@ class Outputs:
         self._share()
 
     def _share(self) -> None:
-        """What else we were given may lead to the same place (`exec 5>&1`): the lines that are written there are in the same order."""
+        """What else we were given may lead to the same place (`exec 5>&1`): the lines that are written there are in the same order. What
+        may be read there, as a socket, stays as it is; who reads keys from a pseudo-terminal is given them."""
         for number in _inherited():
             for copy in self.copies if number > 2 else ():
-                if _place(number) == _place(copy.sink) and _can_be_written(number):
+                if _place(number) == _place(copy.sink) and (_access(number) == os.O_WRONLY or os.isatty(number)):
                     copy.numbers.append(number)
                     self.given[number] = copy.given
 
@@ -582,7 +585,7 @@ def _not_copied(number: int, mode: int) -> str:
     """Why the command would not meet with a copy what it would meet without one, or ""."""
     import fcntl
 
-    if not _can_be_written(number):
+    if _access(number) == os.O_RDONLY:
         return "it is open for reading only"
     if stat.S_ISFIFO(mode):
         apart = fcntl.fcntl(number, fcntl.F_GETFL) & getattr(os, "O_DIRECT", 0)
@@ -600,10 +603,10 @@ def _not_copied(number: int, mode: int) -> str:
     return ""
 
 
-def _can_be_written(number: int) -> bool:
+def _access(number: int) -> int:
     import fcntl
 
-    return bool(fcntl.fcntl(number, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR))
+    return fcntl.fcntl(number, fcntl.F_GETFL) & (os.O_WRONLY | os.O_RDWR)
 
 
 def _inherited() -> list[int]:
