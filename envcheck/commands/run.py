@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from envcheck.facts.printable import visible
 from envcheck.facts.record import record, replace
 
 if TYPE_CHECKING:
+    from envcheck.commands.endings import Cause
     from envcheck.commands.signals import Signals
     from envcheck.commands.streams import Outputs
     from envcheck.report.report import CommandRun, Report
@@ -256,9 +257,7 @@ def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace,
         texts.append(("exit code", f"{name} exited with code {ended.code} ({signal.strsignal(ended.code - 128)})"))
     report, read = diagnose_output(texts, before.snapshot if before else None, by, tool=args.tool, index_base=args.index_base)
     found = () if ended.asked else causes(ended.code, said, args.argv, kernel, before.snapshot if before else None, by)
-    told = [each.text for one in report.findings for each in one.finding.evidence]
-    lines = tuple(line for one in found if not one.words or not any(one.words in text for text in told) for line in one.lines)
-    lines += (*(f"read in {place}" for place in output if place and any(one.words for one in found)), *ended.unseen)
+    lines = _beside_findings(ended.unseen, output, report, found)
     head = f"{name} ended with exit code {ended.code}{death}"
     if report.verdict != "fail":  # whatever is known of it, it failed
         report = replace(report, verdict="inconclusive", exit_code=3, because=(head, *lines, *report.because))
@@ -273,6 +272,15 @@ def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace,
     if not lines:
         say("envcheck found no known environment problem in the output or on this machine\n")
     say(visible("".join(f"{line}\n" for line in read)))
+
+
+def _beside_findings(unseen: Sequence[str], places: Iterable[str], report: Report, found: Sequence[Cause]) -> tuple[str, ...]:
+    """What is known of the end and no finding says, and what it was not read from, or not from CMD alone."""
+    told = [each.text for one in report.findings for each in one.finding.evidence]
+    lines = [line for one in found if not one.words or not any(one.words in text for text in told) for line in one.lines]
+    if any(one.words for one in found):
+        lines += [f"read in {place}" for place in places if place]
+    return (*lines, *unseen)
 
 
 def _death(code: int) -> str:
