@@ -19,11 +19,12 @@ _KEPT = {"\t": "    ", "\r": ""}
 # Hindi and Persian are written with the joiners, emoji with them and a selector: one between characters that are seen hides nothing.
 _JOINS, _SELECTS = "\u200c\u200d", "\ufe0e\ufe0f"
 
-# What a terminal without Unicode gets; everything else that is not ASCII becomes an escape.
+# What a terminal without Unicode gets; everything else that is not ASCII becomes an escape. So do quotation marks: a command was quoted
+# before, and of a stranger's they would end its words.
 _ASCII = str.maketrans(
     {
         "✓": "+", "✗": "x", "×": "x", "…": "...", "–": "-", "—": "-", "→": "->", "←": "<-", "·": "-", "≥": ">=", "≤": "<=",
-        "≠": "!=", "’": "'", "‘": "'", "“": '"', "”": '"', "⇄": "<->", "≈": "~", "°": " deg ", "µ": "u",
+        "≠": "!=", "⇄": "<->", "≈": "~", "°": " deg ", "µ": "u",
     }
 )  # fmt: skip
 
