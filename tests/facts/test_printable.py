@@ -44,7 +44,9 @@ def test_a_joiner_that_joins_nothing_is_spelled_out(text: str) -> None:
     assert "\\u" in inert(text)
 
 
-@pytest.mark.parametrize("word", ["/a\u2019; touch x; \u2018/python", "C:\\a\u201d; calc; \u201c&\\py.exe", "\u201a\u201b\u201e\u201f\u2032;`→&x"])
+@pytest.mark.parametrize(
+    "word", ["/a\u2019; touch x; \u2018/python", "C:\\a\u201d; calc; \u201c&\\py.exe", "\u201a\u201b\u201e\u201f\u2032;`→&x"]
+)
 def test_an_encoding_that_lacks_a_quotation_mark_ends_no_word_of_a_command(word: str) -> None:
     line = powershell_line(["python", word, "-m"])
     for whole, words in ((posix_line(["python", word, "-m"]), shlex.split), (line, words_of), (in_cmd(line), words_of)):
@@ -90,7 +92,9 @@ def test_a_report_that_names_the_log_of_a_ci_by_a_path(output: str, piped: bool,
     command = [sys.executable, "-m", "envcheck", "diagnose", "c.log", "-o", output]
     env = {**os.environ, "GITHUB_ACTIONS": "true", "PYTHONPATH": str(ROOT)}
     with (tmp_path / "log").open("w+") as log:
-        done = subprocess.run(command, stdout=subprocess.PIPE if piped else log, stderr=subprocess.STDOUT, cwd=tmp_path, env=env, check=False)
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE if piped else log, stderr=subprocess.STDOUT, cwd=tmp_path, env=env, check=False
+        )
         shown = done.stdout.decode() if piped else (tmp_path / "log").read_text()
     assert "vso[" in shown and "##vso[" not in shown
 
