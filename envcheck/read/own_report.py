@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import Snapshot
@@ -31,6 +32,8 @@ _VERDICTS = (
         ),
     ),
 )
+# What a program prints that fails: no report that says "Ready" has it
+FAILED = re.compile(r"(?:^|[\s\]):])[A-Za-z_][\w.]{0,60}(?:Error|Exception): |Traceback \(most|what\(\): |\b(?:FATAL|ERROR|WARN)\b")
 _COUNTED = re.compile(r" \(and \d{1,3} more reasons?\)$")
 # What is said in brackets behind a fix: whose task it is and its grade.
 _ASIDE = re.compile(
@@ -93,6 +96,11 @@ class OwnReport:
 
 def verdict_of(line: str) -> str:
     return next((verdict for verdict, starts in _VERDICTS if line.startswith(starts)), "")
+
+
+def is_planted(verdict: str, lines: Iterable[str]) -> bool:
+    """Whether a page says "Ready" around lines of a program that fails: others read them, and the page decides nothing."""
+    return verdict_of(verdict) == "pass" and any(map(FAILED.search, lines))
 
 
 def reasons_in(line: str) -> tuple[str, ...]:
