@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from envcheck.facts.secrets import mask_secrets
@@ -71,6 +72,15 @@ def one_line(text: str, limit: int | None = None) -> str:
     """`visible` text on one line, cut at `limit` characters with an ellipsis."""
     line = " ".join(visible(text).split())
     return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)].rstrip() + "…"
+
+
+_BORDER = 1024  # characters behind a cut in which a secret that it would go through may end
+
+
+@functools.lru_cache(64)
+def begin_of(text: str, most: int) -> str:
+    """The first characters of a text. It is masked before it is cut: some secrets are told by what stands behind them."""
+    return text if len(text) <= most else mask_secrets(text[: most + _BORDER])[:most]
 
 
 def ascii_only(text: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from envcheck.facts.printable import begin_of
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import Snapshot
 
@@ -121,7 +122,7 @@ def is_rule_id(text: str) -> bool:
 def evidence_of(line: str) -> tuple[str, str]:
     """ "nvidia-smi (exit 9): NVIDIA-SMI has failed" → the source and what it said."""
     source, colon, text = line.partition(": ")
-    return (source[:TEXT_LIMIT], text[:TEXT_LIMIT]) if colon else ("report", line[:TEXT_LIMIT])
+    return (begin_of(source, TEXT_LIMIT), begin_of(text, TEXT_LIMIT)) if colon else ("report", begin_of(line, TEXT_LIMIT))
 
 
 def fix_of(text: str, commands: tuple[str, ...] = ()) -> ReportedFix:
