@@ -109,9 +109,10 @@ def decoded(line: bytes) -> Any:
 
 
 def said(value: object, limit: int = 2000) -> str:
-    """str(value), which may raise as well."""
+    """str(value), which may raise as well. Cut between words: the tool masks secrets, and half a word is none that it can tell."""
     try:
-        return str(value)[:limit]
+        text = str(value)
+        return text if len(text) <= limit else text[: max(text.rfind(" ", 0, limit), text.rfind("\n", 0, limit))] or text[:limit]
     except BaseException:
         return "(%s that cannot be shown)" % type(value).__name__
 

@@ -14,6 +14,7 @@ from envcheck.checks.torch_build import not_read
 from envcheck.checks.torch_import import at_work
 from envcheck.engine.intents import UPGRADE, Install, Intent, Manual, TorchBuild
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.printable import begin_of
 from envcheck.facts.record import record, replace
 from envcheck.facts.secrets import end_of
 from envcheck.facts.snapshot import LiveFacts, LiveStatus, RankFacts
@@ -57,7 +58,7 @@ def _tail(rank: RankFacts) -> tuple[Evidence, ...]:
 def _last_words(said: str, characters: int) -> str:
     """The end; of a crash the beginning of Python's own dump, where the innermost frames stand."""
     dump = said.rfind("Fatal Python error")
-    return end_of(said.strip(), characters) if dump < 0 else said[dump : dump + characters]
+    return end_of(said.strip(), characters) if dump < 0 else begin_of(said[dump:], characters)
 
 
 def _numbers(ranks: list[RankFacts]) -> str:
@@ -67,7 +68,7 @@ def _numbers(ranks: list[RankFacts]) -> str:
 def _others(live: LiveFacts, name: str) -> tuple[Evidence, ...]:
     """Further parts of the full check that went wrong besides the one that is reported."""
     bad = [arm for arm in live.arms if arm.part and arm.name != name and arm.status in BAD]
-    return tuple(Evidence(f"trial {arm.name}", f"{arm.status.value}: {arm.reason}"[:300]) for arm in bad[:8])
+    return tuple(Evidence(f"trial {arm.name}", begin_of(f"{arm.status.value}: {arm.reason}", 300)) for arm in bad[:8])
 
 
 @check(needs="torch", reads="torch packages gpus live symptoms")
@@ -198,7 +199,7 @@ def _failed_rank(live: LiveFacts, run: Run, detail: bool) -> Hit:
         "size": run.world_size,
         "rank": first.rank if first else "of unknown number",
         "stage": (first and next((one.name for one in first.stages if one.status == "failed"), first.last_stage)) or "an unknown stage",
-        "error": (headline or reason or "no reason given")[:400],
+        "error": begin_of(headline or reason or "no reason given", 400),
         "signal": first.signal if first else None,
         "passed": proved,
     }
@@ -319,7 +320,7 @@ def gpu_kernel_failed(facts: Facts, matches: Matches) -> Answer:
     if not bad:
         return _kernel_said(facts, matches) if matches else None
     evidence = tuple(Evidence(f"kernel on device {one.index}", one.kernel_error or one.kernel or "") for one in bad[:4])
-    error = ((bad[0].kernel_error or "no error text").splitlines() or ["no error text"])[0][:300]
+    error = begin_of(((bad[0].kernel_error or "no error text").splitlines() or ["no error text"])[0], 300)
     names = ", ".join(f"{one.index} ({one.name or one.kind})" for one in bad)
     values = {"devices": names, "error": error, "count": len(bad), "of": len(devices)}
     cases = {"wrong": wrong, "image": _NO_CODE.search(error), "busy": _TURNED_AWAY.search(error), "default": True}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.engine.rule import Facts
+from envcheck.facts.printable import begin_of
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import Distribution
 
@@ -70,4 +71,4 @@ def missing_module(text: str) -> str | None:
 def last_line(text: str) -> str:
     """What an exception says at its end, which is what counts."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else ""
+    return begin_of(lines[-1], 300) if lines else ""

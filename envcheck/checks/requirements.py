@@ -10,6 +10,7 @@ from envcheck.checks.reinstall import over_each_other, requirements
 from envcheck.checks.text import doubt, of_variant, quoted, value
 from envcheck.engine.intents import Install, Intent
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.printable import begin_of
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import DevicesFacts, ImportStatus, LiveFacts, LiveStatus, PackagesFacts, TorchFacts, Unmet
 from envcheck.tables.library_packages import provider
@@ -142,7 +143,7 @@ def torch_pin_unmet(facts: Facts) -> Answer:
         harmless = all(name in _LENIENT for name in rows) and facts.live.status is not LiveStatus.FAIL
         return Hit(values, evidence[:6], fixes, "works", Severity.INFO if harmless else Severity.WARNING)
     last = [line.strip() for line in text.splitlines() if line.strip()][-1:]
-    evidence = (*(Evidence("import torch", line[:300]) for line in last), *evidence)[:6]
+    evidence = (*(Evidence("import torch", begin_of(line, 300)) for line in last), *evidence)[:6]
     if rows.keys() & _involved(facts, text) or ("typing-extensions" in rows and "from 'typing_extensions'" in text):
         return Hit(values, evidence, fixes)
     set_there = facts.python.variables.get("LD_LIBRARY_PATH") or facts.python.variables.get("LD_PRELOAD")

@@ -11,6 +11,7 @@ from envcheck.checks.text import cite, of_symptom, of_variant, quoted, value
 from envcheck.checks.torch_files import blamed, damaged_files
 from envcheck.engine.intents import Install, Manual, SetEnv
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
+from envcheck.facts.printable import begin_of
 from envcheck.facts.snapshot import ImportFailure, ImportStatus
 from envcheck.tables.versions import UNKNOWN
 
@@ -158,7 +159,7 @@ def torch_import_hangs(facts: Facts, matches: Matches) -> Answer:
     failure = facts.torch.import_failure or ImportFailure()
     stack = failure.stack or failure.stderr
     # The frame in which it stands: faulthandler writes it first, a traceback last.
-    where = next((frame.line[:300] for frame in frames(stack)), last_line(stack))
+    where = next((begin_of(frame.line, 300) for frame in frames(stack)), last_line(stack))
     values: dict[str, object] = {"version": facts.torch.version or UNKNOWN, "where": where or "an unknown place"}
     values["seconds"] = f"{facts.torch.import_seconds:.0f}" if facts.torch.import_seconds else "many"
     evidence = cite("stack of the import", stack)

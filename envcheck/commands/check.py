@@ -112,7 +112,7 @@ def examine(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, dict[s
 
     def keep(folder: str, collected: Collected) -> None:
         if recording:
-            put(recording.rendered(), args.host, "--host ", private=True)
+            put(recording.rendered(), args.host, "--host ", private=True, form="json")
         if getattr(args, "evidence", None):
             _keep_evidence(folder, args.evidence, collected.snapshot, chosen.executable)
 

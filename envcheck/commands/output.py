@@ -144,7 +144,7 @@ def deliver(args: argparse.Namespace, rendered: Callable[[str, bool], str], stdo
         if args.format == "github":
             _step_summary(rendered)
     for form, path in args.documents:
-        put(rendered(form, False), path, f"-o {form}=", private=form in FACTS and not args.redact)
+        put(rendered(form, False), path, f"-o {form}=", private=form in FACTS and not args.redact, form=form)
 
 
 def _step_summary(rendered: Callable[[str, bool], str]) -> None:
@@ -194,6 +194,7 @@ def put(
     try:
         descriptor = _opened(path, private, add)
         try:
+            text = for_log(text, form) if _is_a_log(descriptor) else text
             _write_all(descriptor, text.replace("\n", os.linesep).encode("utf-8"), PATIENCE_SECONDS)
         finally:
             os.close(descriptor)
@@ -229,6 +230,19 @@ def _opened(path: str, private: bool, add: bool) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _is_a_log(descriptor: int) -> bool:
+    """Whether a CI may read what is written here: our stdout or stderr by whatever name it was opened, and a pipe or device, where a
+    script may have put them elsewhere."""
+    opened = os.fstat(descriptor)
+    if not stat.S_ISREG(opened.st_mode):
+        return True
+    for number in (1, 2):
+        with suppress(OSError):  # closed by the caller
+            if os.path.samestat(opened, os.fstat(number)):
+                return True
+    return False
 
 
 def _with_a_reader(path: str, flags: int, mode: int) -> int:

@@ -11,7 +11,8 @@ from envcheck.commands.check import check_facts_named
 from envcheck.commands.configuration import KEYS, rule_session
 from envcheck.commands.output import put
 from envcheck.commands.rendering import words
-from envcheck.facts.printable import inert, one_line
+from envcheck.facts.printable import one_line, visible
+from envcheck.facts.secrets import mask_values
 from envcheck.render.styled import padded, width_of
 
 
@@ -21,18 +22,20 @@ def execute(args: argparse.Namespace) -> int:
     check_facts_named(args)
     own = {rule: by.texts.read(rule) for rule in by.texts.of_site}
     asked = {"json", "format"} if "--json" in args.given else set()  # that is how this very answer is written
-    rows = [(key, *_in_force(args, key)) for key in KEYS if key not in asked and _known(args, key)]
+    # a value is masked before it is written as TOML, whose escapes would hide a secret, and with its key
+    rows = [(key, *map(mask_values, _in_force(args, key))) for key in KEYS if key not in asked and _known(args, key)]
     if args.json:
         settings = {key: {"value": value, "from": origin} for key, value, origin in rows}
         configuration = {"path": args.configuration.path, "passed_over": list(args.configuration.passed_over), "profile": args.profile}
         rules = [{"rule": rule, "severity": text.severity.value, "title": text.title} for rule, text in own.items()]
-        put(json.dumps({"schema": 1, "config": configuration, "settings": settings, "rules": rules}, indent=2) + "\n")
+        told = mask_values({"schema": 1, "config": configuration, "settings": settings, "rules": rules})
+        put(json.dumps(told, indent=2) + "\n")
         return 0
     say = words(args, "text", True).say
     lines = [f"# {one_line(args.configuration.path or say('no configuration file was found'))}"]
     lines += [f"# {one_line(one)}" for one in args.configuration.passed_over]
-    width = max(width_of(_setting(key, value, say)) for key, value, _ in rows if len(_toml(value)) < 40)
-    lines += [f"{padded(inert(_setting(key, value, say)), width)}  # {one_line(say(origin))}" for key, value, origin in rows]
+    width = max(width_of(visible(_setting(key, value, say))) for key, value, _ in rows if len(_toml(value)) < 40)
+    lines += [f"{padded(visible(_setting(key, value, say)), width)}  # {one_line(say(origin))}" for key, value, origin in rows]
     lines += [f"# {say('rule of this site')}: {rule} ({say(text.severity.value)}): {one_line(text.title)}" for rule, text in own.items()]
     put("\n".join(lines) + "\n")
     return 0

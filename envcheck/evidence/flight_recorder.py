@@ -6,7 +6,9 @@ import os
 import re
 import time
 
+from envcheck.facts.printable import begin_of
 from envcheck.facts.record import record
+from envcheck.facts.secrets import end_of
 from envcheck.host.access import run_command
 
 SECONDS = 40.0  # for all dumps together; torchfrtrace imports torch
@@ -59,8 +61,10 @@ def _one(folder: str, prefix: str, files: tuple[str, ...], executable: str, dead
         if done.timed_out:
             return FlightAnalysis(files, error=f"torchfrtrace did not end within {seconds:.0f} s")
         if "No module named" not in text and not done.not_executable:
-            error = "" if done.code == 0 else f"torchfrtrace left with exit code {done.code}: {(text.splitlines() or [''])[-1][:300]}"
-            return FlightAnalysis(files, deciding(text), text[-20000:], error)
+            error = (
+                "" if done.code == 0 else f"torchfrtrace left with exit code {done.code}: {begin_of((text.splitlines() or [''])[-1], 300)}"
+            )
+            return FlightAnalysis(files, deciding(text), end_of(text, 20000), error)
     return FlightAnalysis(files, error="this torch has no torchfrtrace")
 
 
@@ -70,5 +74,5 @@ def deciding(text: str) -> tuple[str, ...]:
     for line in text.splitlines():
         line = line.strip()
         if len(line) < 2000 and _FIELD.search(line):
-            found[line[:300]] = None
+            found[begin_of(line, 300)] = None
     return tuple(found)[:60]

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from envcheck.evidence import flight_recorder, gloo, nccl_diagnostics, nccl_log, ras, stacks
+from envcheck.facts.printable import begin_of
 from envcheck.facts.record import replace
 from envcheck.facts.secrets import mask_secrets, mask_values
 from envcheck.facts.snapshot import Arm, Insight, LiveFacts, LiveStatus, Missing, NcclDiagnostics, Snapshot
@@ -134,7 +135,7 @@ def _insights(analysis: Mapping[str, Any]) -> list[Insight]:
 
     def say(arm: Mapping[str, Any], source: str, text: str) -> None:
         if len(found) < INSIGHTS:
-            found.append(Insight(arm["name"], source, text[:400]))
+            found.append(Insight(arm["name"], source, begin_of(text, 400)))
 
     for arm in analysis["arms"]:
         if arm["status"] == "pass":

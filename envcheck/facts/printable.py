@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 
 from envcheck.facts.secrets import mask_secrets
@@ -19,11 +20,12 @@ _KEPT = {"\t": "    ", "\r": ""}
 # Hindi and Persian are written with the joiners, emoji with them and a selector: one between characters that are seen hides nothing.
 _JOINS, _SELECTS = "\u200c\u200d", "\ufe0e\ufe0f"
 
-# What a terminal without Unicode gets; everything else that is not ASCII becomes an escape.
+# What a terminal without Unicode gets; everything else that is not ASCII becomes an escape. So do quotation marks: a command was quoted
+# before, and of a stranger's they would end its words.
 _ASCII = str.maketrans(
     {
         "✓": "+", "✗": "x", "×": "x", "…": "...", "–": "-", "—": "-", "→": "->", "←": "<-", "·": "-", "≥": ">=", "≤": "<=",
-        "≠": "!=", "’": "'", "‘": "'", "“": '"', "”": '"', "⇄": "<->", "≈": "~", "°": " deg ", "µ": "u",
+        "≠": "!=", "⇄": "<->", "≈": "~", "°": " deg ", "µ": "u",
     }
 )  # fmt: skip
 
@@ -70,6 +72,15 @@ def one_line(text: str, limit: int | None = None) -> str:
     """`visible` text on one line, cut at `limit` characters with an ellipsis."""
     line = " ".join(visible(text).split())
     return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)].rstrip() + "…"
+
+
+_BORDER = 1024  # characters behind a cut in which a secret that it would go through may end
+
+
+@functools.lru_cache(64)
+def begin_of(text: str, most: int) -> str:
+    """The first characters of a text. It is masked before it is cut: some secrets are told by what stands behind them."""
+    return text if len(text) <= most else mask_secrets(text[: most + _BORDER])[:most]
 
 
 def ascii_only(text: str) -> str:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from envcheck.facts.record import replace
-from envcheck.read.found import LINE_LIMIT, Claim, Found, Notes, Role
+from envcheck.read.found import Claim, Found, Notes, Role, kept
 
 _INSTALL = re.compile(
     r"\b(?:(?:python\S{0,6} -m )?pip3?|uv pip|conda|mamba|micromamba) install (?P<rest>[^`\n;|&\"]{3,400})", re.IGNORECASE
@@ -76,19 +76,19 @@ def read_asked(text: str) -> Found | None:
             commands.append(f"conda install pytorch={plan['version']} cudatoolkit={plan['cuda']}")
         first = first if first[1] or not (commands or requirements) else (line, number)
         if _FOR_CUDA.search(line):
-            asks.append(("asked.cuda", line.strip()[:LINE_LIMIT]))
+            asks.append(("asked.cuda", kept(line)))
         if chosen := _CHOSEN.search(line):
             notes.put(f"env.{chosen['name']}", chosen["value"].strip(), line, number)
         elif (exported := _EXPORTED.search(line)) and _in_script(lines, number) and not _WORKED.search(line):
             notes.put(f"env.{exported['name']}", exported["value"], line, number)
         device = _DEVICE.search(line)
         if device and not _EITHER.search(line) and not any(folder in line for folder in _OURS):
-            asks.append(("asked.cuda", line.strip()[:LINE_LIMIT]))
+            asks.append(("asked.cuda", kept(line)))
             index = device["index"] or device["asked"] or device["number"]
             asks += [("asked.device", int(index))] if index else []
         for subject, value in asks:
             notes.put(subject, value, line, number)
-            claims.append(Claim(subject, value, Role.ASKED, True, line.strip()[:LINE_LIMIT], number))
+            claims.append(Claim(subject, value, Role.ASKED, True, kept(line), number))
     notes.put("asked.commands", tuple(dict.fromkeys(commands))[:20] or None, *first)
     notes.put("asked.requirements", tuple(dict.fromkeys(requirements))[:20] or None, *first)
     found = notes.found()

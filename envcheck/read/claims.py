@@ -18,7 +18,7 @@ from envcheck.read.beside import cpu_beside_cuda, interpreters_differ
 from envcheck.read.came import missing_ranks
 from envcheck.read.collect_env import normal
 from envcheck.read.conda_conflict import conda_conflict
-from envcheck.read.found import LINE_LIMIT, Claim, Fact, Found, Role, line_at
+from envcheck.read.found import Claim, Fact, Found, Role, kept, line_at
 from envcheck.read.replaced import replaced_torch
 from envcheck.read.told import told_around
 from envcheck.read.told_hosts import told_hosts
@@ -362,7 +362,7 @@ class _Reader:
     denied: list[Claim] = field(default_factory=list)  # answers "False" to whether there is a GPU
 
     def say(self, values: Iterator[tuple[str, object]], role: Role = Role.HAS, printed: bool = True) -> bool:
-        found = [Claim(subject, value, role, printed, self.line.strip()[:LINE_LIMIT], self.number) for subject, value in values]
+        found = [Claim(subject, value, role, printed, kept(self.line), self.number) for subject, value in values]
         self.claims += found
         return bool(found)
 
@@ -644,7 +644,7 @@ def _distribution(text: str) -> Iterator[Claim]:
     names = {one.replace("red hat enterprise linux", "rhel").removesuffix(" linux").removeprefix("linux ") for one in said}
     if len(names) == 1 and not _OTHER_SYSTEM.search(text):
         line, number = line_at(text, found[0].start())
-        yield Claim("system.distribution_id", names.pop().replace(" ", ""), Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+        yield Claim("system.distribution_id", names.pop().replace(" ", ""), Role.HAS, False, kept(line), number)
 
 
 def _surroundings(text: str) -> Iterator[Claim]:
@@ -652,25 +652,25 @@ def _surroundings(text: str) -> Iterator[Claim]:
     if match := _UNAME.search(text):
         line, number = line_at(text, match.start())
         machine = {"X86_64": "x86_64", "ARM64": "arm64"}[match["mac"]] if match["mac"] else match["linux"]
-        yield Claim("system.os", "darwin" if match["mac"] else "linux", Role.HAS, True, line.strip()[:LINE_LIMIT], number)
-        yield Claim("system.machine", machine, Role.HAS, True, line.strip()[:LINE_LIMIT], number)
+        yield Claim("system.os", "darwin" if match["mac"] else "linux", Role.HAS, True, kept(line), number)
+        yield Claim("system.machine", machine, Role.HAS, True, kept(line), number)
     elif match := _ARM.search(text):
         line, number = line_at(text, match.start())
-        yield Claim("system.os", "linux", Role.HAS, False, line.strip()[:LINE_LIMIT], number)
-        yield Claim("system.machine", "aarch64", Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+        yield Claim("system.os", "linux", Role.HAS, False, kept(line), number)
+        yield Claim("system.machine", "aarch64", Role.HAS, False, kept(line), number)
     elif match := _INTEL_MAC.search(text):
         line, number = line_at(text, match.start())
-        yield Claim("system.os", "darwin", Role.HAS, False, line.strip()[:LINE_LIMIT], number)
-        yield Claim("system.machine", "x86_64", Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+        yield Claim("system.os", "darwin", Role.HAS, False, kept(line), number)
+        yield Claim("system.machine", "x86_64", Role.HAS, False, kept(line), number)
     if match := _IN_KUBERNETES.search(text):
         line, number = line_at(text, match.start())
-        yield Claim("container.kubernetes", True, Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+        yield Claim("container.kubernetes", True, Role.HAS, False, kept(line), number)
     if (match := _INTEGRATED.search(text)) and not _A_CARD.search(text):
         line, number = line_at(text, match.start())
-        yield Claim("gpu", (f"Radeon {match['model']}", 1), Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+        yield Claim("gpu", (f"Radeon {match['model']}", 1), Role.HAS, False, kept(line), number)
     if match := _JETSON.search(text):
         line, number = line_at(text, match.start())
-        yield Claim("system.jetson", _l4t(text, match[0]), Role.HAS, False, line.strip()[:LINE_LIMIT], number)
+        yield Claim("system.jetson", _l4t(text, match[0]), Role.HAS, False, kept(line), number)
 
 
 def _platform(text: str) -> Iterator[Claim]:
@@ -680,7 +680,7 @@ def _platform(text: str) -> Iterator[Claim]:
     if own is None or (own == "windows" and "linux" in found) or (own == "darwin" and len(found) > 1):
         return
     line, number = line_at(text, found[own].start())
-    line = line.strip()[:LINE_LIMIT]
+    line = kept(line)
     yield Claim("system.os", "linux" if own == "wsl" else own, Role.HAS, False, line, number)
     if own == "wsl":
         yield Claim("system.wsl", 2, Role.HAS, False, line, number)

@@ -12,7 +12,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from envcheck.facts.record import record
-from envcheck.read.found import LINE_LIMIT, line_at
+from envcheck.read.found import kept, line_at
 from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import load_toml
 
@@ -64,7 +64,7 @@ class Said:
 
     def line(self, place: Mention) -> str:
         """The line that a place stands in."""
-        return line_at(self.text, place.start)[0].strip()[:LINE_LIMIT]
+        return kept(line_at(self.text, place.start)[0])
 
     @cached_property
     def over(self) -> bool:

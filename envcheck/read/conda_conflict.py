@@ -19,7 +19,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from envcheck.facts.snapshot import TextEvidence
-from envcheck.read.found import LINE_LIMIT
+from envcheck.read.found import kept
 
 _ROW = re.compile(
     r"^[ \t>]{0,12}(?:- )?(?P<spec>[a-z][\w.-]{0,40}(?:[=<>!\[][^\s>]{0,160})?)"
@@ -55,7 +55,7 @@ def conda_conflict(text: str) -> tuple[TextEvidence, ...]:
     pairs = (*_of_rows(part), *_of_tree(part))
     for pin, asker, need in pairs:
         if asker.startswith(_OURS) or pin.startswith(_OURS):
-            values, words = {"pin": pin, "asker": asker, "need": need}, f"{asker} -> {need}, {pin}"[:LINE_LIMIT]
+            values, words = {"pin": pin, "asker": asker, "need": need}, kept(f"{asker} -> {need}, {pin}")
             return (TextEvidence("conda", words, "no-matching-wheel", "conda-pins", values, variant="pins"),)
     return ()
 

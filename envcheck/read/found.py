@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from enum import Enum
 
+from envcheck.facts.printable import begin_of
 from envcheck.facts.record import field, mutable, record
 from envcheck.facts.snapshot import TextEvidence
 
 LINE_LIMIT = 400  # characters of a line that are kept as evidence
+
+
+def kept(line: str) -> str:
+    """A line as evidence."""
+    return begin_of(line.strip(), LINE_LIMIT)
 
 
 def line_at(text: str, at: int) -> tuple[str, int]:
@@ -78,10 +84,10 @@ class Notes:
     def put(self, path: str, value: object, line: str, number: int = 0) -> None:
         """Keep a fact unless the path is taken or the value says nothing."""
         if value is not None and path not in self.facts:
-            self.facts[path] = Fact(path, value, line.strip()[:LINE_LIMIT], number)
+            self.facts[path] = Fact(path, value, kept(line), number)
 
     def sign(self, rule: str, line: str, symptom: str, values: dict[str, str] | None = None) -> None:
-        one = TextEvidence(self.kind, line.strip()[:LINE_LIMIT], rule, symptom, values or {})
+        one = TextEvidence(self.kind, kept(line), rule, symptom, values or {})
         if one not in self.signs:
             self.signs.append(one)
 

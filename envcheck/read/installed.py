@@ -13,7 +13,7 @@ import re
 
 from envcheck.facts.snapshot import Distribution
 from envcheck.read.collect_env import normal
-from envcheck.read.found import Fact, Found, Notes
+from envcheck.read.found import Fact, Found, Notes, kept
 from envcheck.read.packages import NAME, VERSION
 
 KIND = "installer"  # of what is found: an earlier state, which no list contradicts
@@ -72,7 +72,7 @@ def _by_sign(there: dict[str, tuple[str, str, int]], match: re.Match[str], line:
 def _found(there: dict[str, tuple[str, str, int]]) -> Found | None:
     notes = Notes(KIND, rank=0)
     for name, (version, line, number) in there.items():
-        notes.facts[f"package.{name}"] = Fact(f"package.{name}", Distribution(name, version), line.strip()[:400], number)
+        notes.facts[f"package.{name}"] = Fact(f"package.{name}", Distribution(name, version), kept(line), number)
         if name == "torch":
             notes.put("torch.version", version, line, number)
     return notes.found()

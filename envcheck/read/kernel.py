@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from envcheck.facts.printable import begin_of
 from envcheck.facts.snapshot import Xid
 from envcheck.read.smi_fields import DRIVER
 
@@ -48,8 +49,8 @@ def read_xids(text: str, uptime_seconds: float | None = None) -> tuple[Xid, ...]
         ago = max(0.0, uptime_seconds - float(stamp.group(1))) if stamp and uptime_seconds is not None else None
         before = _BEFORE.search(words or "")
         if before and not any(one.code == int(before[1]) and one.bus_id == bus for one in found):
-            found.append(Xid(int(before[1]), bus, (words or "").strip()[:300], ago))
-        found.append(Xid(int(code), bus, (words or "").strip()[:300], ago))
+            found.append(Xid(int(before[1]), bus, begin_of((words or "").strip(), 300), ago))
+        found.append(Xid(int(code), bus, begin_of((words or "").strip(), 300), ago))
     return tuple(found)
 
 
@@ -59,7 +60,7 @@ def read_complaints(text: str, limit: int = 20) -> tuple[str, ...]:
     for line in text.splitlines():
         match = _COMPLAINT.search(line[:1000])
         if match and "Xid (" not in line:
-            words = match.group().strip()[:300]
+            words = begin_of(match.group().strip(), 300)
             found.pop(words, None)
             found[words] = None
     return tuple(found)[-limit:]

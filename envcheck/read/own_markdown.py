@@ -20,6 +20,7 @@ What to do:
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection
 
@@ -59,6 +60,8 @@ def take_markdown(text: str, rules: Collection[str]) -> tuple[str, list[OwnRepor
         verdict = _plain(head[3]) if head else ""
         facts = _facts(page) if head else None
         version = head[2] if head else ""
+        if own.is_planted(verdict, page if facts is None else itertools.takewhile(lambda line: not line.startswith("<details>"), page)):
+            end, findings, verdict, facts = at + 1, (), "", None
         found.append(OwnReport("markdown", version, findings, verdict, own.reasons_in(verdict), (), facts, complete=False))
         lines[at:end] = [""] * (end - at)
         at = end

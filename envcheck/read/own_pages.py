@@ -51,7 +51,7 @@ def take_pages(text: str, rules: Collection[str]) -> tuple[str, list[OwnReport]]
     if head := _FLEET.search(text):
         end = text.find(f"\n{head[2]}", head.end())  # the verdict stands last as well where the page is long
         end = len(text) if end < 0 else end + 1 + len(head[2])
-        if own.verdict_of(head[2]):
+        if own.verdict_of(head[2]) and not own.is_planted(head[2], text[head.end() : end].split("\n")):
             found = _of_job(text[head.end() : end], rules)
             report = OwnReport("text, fleet", head[1], found, head[2][: own.TEXT_LIMIT], own.reasons_in(head[2]))
             return own.blanked(text, head.start(), end), [report]

@@ -13,6 +13,7 @@ Facts
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection
 
@@ -48,6 +49,10 @@ def take_rendered(text: str, rules: Collection[str]) -> tuple[str, list[OwnRepor
         end, facts = _end(lines, at, rules)
         findings = _findings(lines[at:end], rules)
         verdict = head[2].strip()
+        if own.is_planted(
+            verdict, lines[at:end] if facts is None else itertools.takewhile(lambda line: not _FACTS.match(line), lines[at:end])
+        ):
+            end, findings, verdict, facts = at + 1, (), "", None
         found.append(OwnReport("rendered Markdown", head[1], findings, verdict, own.reasons_in(verdict), (), facts, complete=False))
         lines[at:end] = [""] * (end - at)
         at = end
@@ -83,7 +88,7 @@ def _findings(lines: list[str], rules: Collection[str]) -> tuple[ReportedFinding
     places = [(at, match) for at, line in enumerate(lines) if (match := _FINDING.match(line)) and match[3] in rules]
     ends = [*(at for at, _ in places[1:]), len(lines)]
     found = []
-    for (at, match), end in zip(places, ends, strict=True):
+    for (at, match), end in zip(places, ends, strict=False):
         known = own.severity_and_likely(match[1])
         if known is None:
             continue

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
+from envcheck.facts.printable import begin_of
 from envcheck.facts.record import record
 from envcheck.facts.snapshot import Snapshot
 
@@ -31,6 +33,8 @@ _VERDICTS = (
         ),
     ),
 )
+# What a program prints that fails: no report that says "Ready" has it
+FAILED = re.compile(r"(?:^|[\s\]):])[A-Za-z_][\w.]{0,60}(?:Error|Exception): |Traceback \(most|what\(\): |\b(?:FATAL|ERROR|WARN)\b")
 _COUNTED = re.compile(r" \(and \d{1,3} more reasons?\)$")
 # What is said in brackets behind a fix: whose task it is and its grade.
 _ASIDE = re.compile(
@@ -95,6 +99,11 @@ def verdict_of(line: str) -> str:
     return next((verdict for verdict, starts in _VERDICTS if line.startswith(starts)), "")
 
 
+def is_planted(verdict: str, lines: Iterable[str]) -> bool:
+    """Whether a page says "Ready" around lines of a program that fails: others read them, and the page decides nothing."""
+    return verdict_of(verdict) == "pass" and any(map(FAILED.search, lines))
+
+
 def reasons_in(line: str) -> tuple[str, ...]:
     """ "Cannot tell: NVML did not answer (and 2 more reasons)" → what it names."""
     return (_COUNTED.sub("", line.removeprefix("Cannot tell: ")),) if verdict_of(line) == "inconclusive" else ()
@@ -113,7 +122,7 @@ def is_rule_id(text: str) -> bool:
 def evidence_of(line: str) -> tuple[str, str]:
     """ "nvidia-smi (exit 9): NVIDIA-SMI has failed" → the source and what it said."""
     source, colon, text = line.partition(": ")
-    return (source[:TEXT_LIMIT], text[:TEXT_LIMIT]) if colon else ("report", line[:TEXT_LIMIT])
+    return (begin_of(source, TEXT_LIMIT), begin_of(text, TEXT_LIMIT)) if colon else ("report", begin_of(line, TEXT_LIMIT))
 
 
 def fix_of(text: str, commands: tuple[str, ...] = ()) -> ReportedFix:

@@ -26,7 +26,7 @@ from envcheck.read import own_report as own
 from envcheck.read.own_report import OwnReport, ReportedFinding
 
 MOST_LINES = 4000  # of one report
-SURE_LINES = 400  # in which the last line of a report is looked for whatever stands between: its margins may be lost
+SURE_LINES = 400  # in which the last line of a report is looked for whatever stands between
 FOREIGN_LINES = 20  # that may stand in a longer one: a terminal broke its lines, a program wrote between them
 
 _NO_DIGITS = str.maketrans("123456789", "0" * 9)
@@ -38,7 +38,8 @@ _NUMBER = re.compile(r"\d{1,2}\. ")
 _WIDE = re.compile("[\u2e80-\u9fff\uff01-\uff60]")
 _TOOLS = re.compile(r"(?:(?:pip|uv|conda)(?:, (?:pip|uv|conda)){0,2}|one of these lines):$")
 _MORE = re.compile(r"and \d{1,4} more \(--(?:json|verbose) has them all\)$")
-_SIGNS = tuple(f"{sign} " for sign in "✓✗!?–+x-")
+# A layer or a part with what is known of it, a finding, rules that could not tell; what is said behind a dash
+_SIGNED = re.compile(r"[✓✗!?–+x-] (?:[\w+/.()-][\w +/.()-]{0,24}?  \S|(?:possible )?(?:error|warning|info): |[a-z0-9-]{3,80}[,:] )|– ")
 _FINDING_SIGNS = ("✗ ", "! ", "– ", "x ", "- ")
 _HEADINGS = (
     "envcheck ", "target  ", "host    ", "config  ", "assumed ", "Speed of the ", "Could not tell", "The full live check",
@@ -54,6 +55,7 @@ class _Excerpt:
 
     start: int
     lines: list[str] = field(default_factory=list)
+    foreign: list[int] = field(default_factory=list)  # of these lines: others wrote them, and others read them
     verdict: str = ""
     version: str = ""
 
@@ -71,9 +73,12 @@ def take_text(text: str, rules: Collection[str]) -> tuple[str, list[OwnReport]]:
             at += 1
             continue
         end = page.start + len(page.lines)
+        foreign = frozenset(page.foreign)
+        for number in range(len(page.lines)):
+            if number not in foreign:
+                lines[page.start + number] = ""
+        page.lines = [line for number, line in enumerate(page.lines) if number not in foreign]
         found.append(_read(page, rules))
-        for number in range(page.start, end):
-            lines[number] = ""
         at = max(end, at + 1)
     return ("\n".join(lines) if found else text), found
 
@@ -85,7 +90,6 @@ def _page(lines: list[str], at: int) -> _Excerpt | None:
         return None
     before = lines[at][: lines[at].find("envcheck ")]
     page = _Excerpt(at, version=version)
-    foreign = shaped = 0
     for number in range(at, min(len(lines), at + MOST_LINES)):
         line = _bare(lines[number], before)
         if line is None or (number > at and _head(lines, number)):
@@ -94,13 +98,15 @@ def _page(lines: list[str], at: int) -> _Excerpt | None:
         if own.verdict_of(line):
             page.verdict = line
             break
-        foreign += not _of_a_page(line)
-        shaped = shaped if foreign else len(page.lines)
-        if foreign > FOREIGN_LINES and len(page.lines) > SURE_LINES:
+        if not _of_this_page(page):
+            page.foreign.append(len(page.lines) - 1)
+        if len(page.foreign) > FOREIGN_LINES and len(page.lines) > SURE_LINES:
             break
     if not page.verdict:
-        del page.lines[shaped:]  # the end was not copied
+        del page.lines[page.foreign[0] if page.foreign else len(page.lines) :]  # the end was not copied
+        page.foreign = []
     else:
+        page.foreign = _of_others(page)
         _behind(page, lines, before)
     _above(page, lines, before)
     return page
@@ -125,8 +131,29 @@ def _bare(line: str, before: str) -> str | None:
     return "" if len(line) < len(before) and same.startswith(mark.rstrip()) else None  # ">" for "> ", a time alone in an empty line
 
 
-def _of_a_page(line: str) -> bool:
-    return not line or line.startswith("  ") or line.startswith(_SIGNS) or line.startswith(_HEADINGS)
+def _of_this_page(page: _Excerpt) -> bool:
+    """Whether the last line is one as a page has them. A line that is further in goes on with the one above it."""
+    at, line = len(page.lines) - 1, page.lines[-1]
+    if line.startswith("  "):
+        return bool(page.lines[at - 1]) and page.foreign[-1:] != [at - 1]
+    dash = line.startswith("- ") and any(one.startswith("+ ") for one in page.lines)  # of a terminal that has no other
+    return not line or line.startswith(_HEADINGS) or dash or _SIGNED.match(line) is not None
+
+
+def _of_others(page: _Excerpt) -> list[int]:
+    """Lines of no shape of ours that are nothing of a paragraph of ours either: its lines go on at the margin where a terminal broke them
+    or a page has lost its margins. Of a page that says "Ready" only the latter do, and nothing that looks like a failure."""
+    ready, lost = own.verdict_of(page.verdict) == "pass", not any(line.startswith("  ") for line in page.lines)
+    foreign, found, within = frozenset(page.foreign), [], ""
+    for at, line in enumerate(page.lines):
+        if not line:
+            within = ""
+        elif at not in foreign:
+            within = within if within == "finding" else "finding" if _FINDING.match(line) else "layer"
+        elif not (within == "finding" and lost and not own.FAILED.search(line) if ready else within == "finding" or (lost and within)):
+            found.append(at)
+            within = ""
+    return found
 
 
 def _behind(page: _Excerpt, lines: list[str], before: str) -> None:
@@ -136,9 +163,12 @@ def _behind(page: _Excerpt, lines: list[str], before: str) -> None:
 
 
 def _above(page: _Excerpt, lines: list[str], before: str) -> None:
+    above: list[str] = []
     while page.start and (line := _bare(lines[page.start - 1], before)) and line.startswith(_BEFORE):
         page.start -= 1
-        page.lines.insert(0, line)
+        above.append(line)
+    page.lines[:0] = reversed(above)
+    page.foreign = [one + len(above) for one in page.foreign]
 
 
 def _fragment(lines: list[str], at: int, rules: Collection[str]) -> _Excerpt | None:
@@ -150,7 +180,8 @@ def _fragment(lines: list[str], at: int, rules: Collection[str]) -> _Excerpt | N
     page = _Excerpt(at)
     for number in range(at, min(len(lines), at + MOST_LINES)):
         line = _bare(lines[number], before)
-        if line is None or not (not line or line.startswith(("  ", "More: ")) or _FINDING.match(line) or own.verdict_of(line)):
+        further = line is not None and line.startswith("  ") and bool(page.lines and page.lines[-1])
+        if line is None or not (not line or further or line.startswith("More: ") or _FINDING.match(line) or own.verdict_of(line)):
             break
         page.lines.append(line)
         if own.verdict_of(line):

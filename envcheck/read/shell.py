@@ -232,7 +232,7 @@ def _container(notes: Notes, lines: list[str]) -> None:
             continue
         whole, at = line.rstrip(), number
         while whole.endswith("\\") and at < len(lines) and len(whole) < LINE:
-            whole, at = whole[:-1].rstrip() + " " + lines[at].strip(), at + 1
+            whole, at = " ".join((whole[:-1] + lines[at]).split()), at + 1
         match = _RUN.match(whole.strip())
         if match is None or "nvidia-smi" in match["rest"] or "hello-world" in match["rest"]:
             continue

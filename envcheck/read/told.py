@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from envcheck.facts.snapshot import TextEvidence
-from envcheck.read.found import LINE_LIMIT, likely_sign, line_at
+from envcheck.read.found import kept, likely_sign, line_at
 
 _POST = 64 << 10
 
@@ -71,7 +71,7 @@ def _names(text: str) -> tuple[TextEvidence, ...]:
         asked = next((one for one in _FROM.finditer(text) if name in re.findall(r"\w+", one["names"])), None)
         if asked:
             values = {"asked": name, "module": asked["module"]}
-            words = f"{asked[0].strip()}: {match[0]}"[:LINE_LIMIT]
+            words = kept(f"{asked[0].strip()}: {match[0]}")
             return (likely_sign(words, "torch-companion-mismatch", "torch-name-told", "name", values),)
     return ()
 
@@ -87,7 +87,7 @@ def _compilers(text: str) -> tuple[TextEvidence, ...]:
             values |= {name: one for name, one in found.groupdict().items() if one}
     if found := _SYSTEM.search(text):
         values["distribution"] = f"{found['name'].lower().replace('linux', '').strip()} {found['release']}"
-    line = line_at(text, failed.start())[0].strip()[:LINE_LIMIT]
+    line = kept(line_at(text, failed.start())[0])
     return (likely_sign(line, "nvcc-host-compiler", "nvcc-failed-told", "failed", values),)
 
 
@@ -99,6 +99,6 @@ def _other_cards(text: str) -> tuple[TextEvidence, ...]:
         failed = _VAGUE.search(text)
     if failed is None or not own:
         return ()
-    line = line_at(text, failed.start())[0].strip()[:LINE_LIMIT]
+    line = kept(line_at(text, failed.start())[0])
     values = {"cards": "; ".join(cards)} if cards else {}
     return (likely_sign(line, "extension-arch-mismatch", "extension-of-other-cards", "told", values),)

@@ -11,7 +11,7 @@ import re
 
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.read.concepts import POST, said
-from envcheck.read.found import LINE_LIMIT, likely_sign, line_at
+from envcheck.read.found import kept, likely_sign, line_at
 
 _MOST = 4  # names of interfaces
 
@@ -103,4 +103,4 @@ def _from_outside(text: str) -> tuple[TextEvidence, ...]:
 
 
 def _line(text: str, match: re.Match[str]) -> str:
-    return line_at(text, match.start())[0].strip()[:LINE_LIMIT]
+    return kept(line_at(text, match.start())[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from envcheck.facts.record import replace
 from envcheck.read.wish_file import Role, WishFile, WishLine, not_taken
 from envcheck.tables.versions import requirement
 
@@ -22,39 +23,45 @@ def requirements(name: str, text: str, constraint: bool, first: int = 1) -> Wish
     """
     lines: list[WishLine] = []
     includes: list[tuple[Role, str, int]] = []
-    for number, start, words in _logical(text, first):
+    for number, (start, end), words in _logical(text, first):
         option, value = _option(words)
         if option in _INCLUDES:
             includes.append((_INCLUDES[option], value, number))
         elif option in _LINKS and "/whl/" in value:
-            lines.append(WishLine(number, words, "extra-index", value, start))
+            lines.append(WishLine(number, words, "extra-index", value, text.find(words, start, end)))
         elif option in _INDEXES:
-            lines.append(WishLine(number, value, _INDEXES[option], value, start + words.rindex(value) if value else -1))
+            place = text.rfind(value, start, end) if value else -1  # none of its own where it goes over the end of a line
+            lines.append(WishLine(number, value, _INDEXES[option], value, place))
         elif option in _EDITABLE:
             lines.append(WishLine(number, words, "kept", why="editable"))
         elif option:
             lines.append(WishLine(number, words, "kept", why="option"))
         else:
-            lines.append(_requirement(name, number, start, words, "constraint" if constraint else "wish"))
+            one = _requirement(name, number, words, "constraint" if constraint else "wish")
+            lines.append(one if one.role == "kept" else replace(one, start=text.find(one.text, start, end)))
     return WishFile(name, "requirements", text, tuple(lines), tuple(includes))
 
 
-def _logical(text: str, first: int) -> Iterator[tuple[int, int, str]]:
-    """Line number, place and content of each line, without comments; what a backslash continues is one line, as long as it is written."""
-    place, whole, began = 0, "", 0
+def _logical(text: str, first: int) -> Iterator[tuple[int, tuple[int, int], str]]:
+    """Line number, begin and end, and content of each line, without comments. What a backslash continues is one line without a blank
+    between, as pip reads it: a secret is told by what stands around it."""
+    place = began = 0
+    parts: list[str] = []
     for number, physical in enumerate(text.splitlines(keepends=True), first):
-        if not whole:
+        if not parts:
             began, first = place, number
         place += len(physical)
         body = physical.rstrip("\r\n")
-        if body.endswith("\\") and not body.lstrip().startswith("#"):
-            whole += body[:-1] + " " * (len(physical) - len(body) + 1)
+        comment = body.lstrip().startswith("#")
+        if body.endswith("\\") and not comment:
+            parts.append(body.rstrip("\\"))
             continue
-        whole, content = "", _uncommented(whole + body)
-        if content.strip():
-            yield first, began + len(content) - len(content.lstrip()), content.strip()
-    if content := _uncommented(whole).strip():
-        yield first, began, content
+        content = _uncommented("".join((*parts, " " if comment else "", body))).strip()
+        parts = []
+        if content:
+            yield first, (began, place), content
+    if content := _uncommented("".join(parts)).strip():
+        yield first, (began, place), content
 
 
 def _uncommented(content: str) -> str:
@@ -74,7 +81,7 @@ def _option(words: str) -> tuple[str, str]:
     return words[:2], words[2:].strip().removeprefix("=")
 
 
-def _requirement(name: str, number: int, start: int, words: str, role: Role) -> WishLine:
+def _requirement(name: str, number: int, words: str, role: Role) -> WishLine:
     from packaging.requirements import InvalidRequirement
 
     end = words.find(" --")
@@ -90,4 +97,4 @@ def _requirement(name: str, number: int, start: int, words: str, role: Role) -> 
         raise not_taken(name, number, text, error) from None
     if one.url:
         return WishLine(number, text, "kept", why="url")
-    return WishLine(number, text, role, text, start, hashes=hashes)
+    return WishLine(number, text, role, text, hashes=hashes)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
+from envcheck.facts.printable import begin_of
 from envcheck.facts.record import field, mutable, record, replace
+from envcheck.facts.secrets import MASK, mask_secrets
 from envcheck.facts.snapshot import TextEvidence
 from envcheck.symptoms.languages import Languages
 from envcheck.symptoms.normalize import bare, denied, hearsay, one_quote, rewrapped
@@ -225,6 +227,23 @@ class _Part:
     spoken: Sequence[str] = ()  # these words
     taken: list[tuple[int, int]] = field(default_factory=list)  # lines that mean no harm
     told: set[tuple[str, int]] = field(default_factory=set)  # symptoms, and the lines that a row of theirs has read
+    hidden: str | None = None  # its text without secrets, once somebody has asked for it
+
+    def masked(self, at: int, piece: str) -> tuple[str, int] | None:
+        """The text without secrets, and where a piece at a place of it stands there: a window that is cut out of it shows none that is told
+        by what stands before. -1 where a secret took the piece away; None where the text has none."""
+        if self.hidden is None:
+            self.hidden = mask_secrets(self.text)
+        if self.hidden == self.text:
+            return None
+        start, end = _line(self.text, at)
+        lines, number = self.hidden.split("\n"), self.text.count("\n", 0, start)
+        if len(lines) != self.text.count("\n") + 1:  # one that goes over lines
+            return self.hidden, _place_of(piece, self.hidden, 0, len(self.hidden))
+        first = sum(map(len, lines[:number])) + number
+        if lines[number] == self.text[start:end].rstrip("\n"):
+            return self.hidden, first + at - start
+        return self.hidden, _place_of(piece, self.hidden, first, first + len(lines[number]))
 
 
 def _parts(text: str, source: str, typed: bool, languages: Languages) -> Iterator[_Part]:
@@ -314,9 +333,7 @@ class Scanner:
                 window, match = "", None
                 ends: tuple[int, ...] = ()
                 for lines_before in BEFORE:  # the message may have begun on a line before
-                    wider, ends = _window(part.text, at, len(piece), lines_before)
-                    if row.to_the_end and not lines_before:
-                        wider = wider[: ends[0]]  # what follows on the next line is not the message's
+                    wider, ends = _window_of(row, part.text, at, len(piece), lines_before)
                     if wider != window and (match := pattern.search(one_quote(wider))):
                         window = wider
                         break
@@ -325,14 +342,16 @@ class Scanner:
                     part.told.add((name, line))
                 elif match and not any(start <= at < end for start, end in part.taken):
                     part.told.add((name, line))
-                    self._keep(row, match, window, ends, part, _quoted(part.text, at))
+                    if row.kind == "symptom" or row.id not in self.noted:
+                        found = _without_secrets(row, pattern, (window, ends, match), part.masked(at, piece), len(piece), lines_before)
+                        self._keep(row, *found, part, _quoted(part.text, at))
                     if row.kind == "harmless":
                         part.taken.append((line, after))
                 elif match is None and row.kind == "harmless" and len(part.taken) > HITS:
                     break
             at = flat.find(piece, after, part.last + len(piece))
 
-    def _keep(self, row: Message, match: re.Match[str], window: str, ends: Sequence[int], part: _Part, quoted: bool) -> None:
+    def _keep(self, row: Message, window: str, ends: Sequence[int], match: re.Match[str], part: _Part, quoted: bool) -> None:
         # Where nothing but the end of its line says where a message ends, its last hole holds lines of others too.
         last = _end_of(match.start("what"), ends) if row.fallback else match.end()
         shown = _as_it_stood(_shown(window, match.start(), last, ends), part, self.table.languages)
@@ -371,7 +390,7 @@ class Scanner:
             for row, at in retyped(self.table.messages, text):
                 line, after = _line(text, at)
                 if self._holds(row) and not denied(text[line:at], text[max(line - WINDOW_AFTER, 0) : line]):
-                    shown = " ".join(text[line:after].split())[:SHOWN]
+                    shown = begin_of(" ".join(text[line:after].split()), SHOWN)
                     for one in row.named:
                         yield TextEvidence(
                             source, shown, one.rule, row.id, {}, _quoted(text, at), row.text, one.variant, "likely", one is not row.named[0]
@@ -435,6 +454,40 @@ def _denied(window: str, first: int, ends: Sequence[int], text: str, line: int) 
     """Whether a message that stands here in a window is said not to be there."""
     begin = max((end + 1 for end in ends if end < first), default=0)
     return first > begin and denied(window[begin:first], text[max(line - WINDOW_AFTER, 0) : line])
+
+
+def _place_of(piece: str, text: str, start: int, end: int) -> int:
+    """Where a piece of a row, which may be of any case, stands in a text with its own quotes."""
+    flat = one_quote(text[start:end]).replace("\n", " ")
+    at = flat.find(piece)
+    at = flat.lower().find(piece) if at < 0 else at
+    return at if at < 0 else start + at
+
+
+_HIDDEN = next(re.finditer(r"(?P<what>.+)", MASK))
+_Hit: TypeAlias = tuple[str, tuple[int, ...], re.Match[str]]  # a window, where its lines end, and the message in it
+
+
+def _without_secrets(
+    row: Message, pattern: re.Pattern[str], hit: _Hit, masked: tuple[str, int] | None, length: int, lines_before: int
+) -> _Hit:
+    """The same of the masked text; where the message itself is told no more, of its window."""
+    if masked is None:
+        return hit
+    text, at = masked
+    if at >= 0:
+        window, ends = _window_of(row, text, at, length, lines_before)
+        if match := pattern.search(one_quote(window)):
+            return window, ends, match
+    window = mask_secrets(hit[0])
+    match = pattern.search(one_quote(window))
+    return (window, (len(window),), match) if match else (MASK, (len(MASK),), _HIDDEN)
+
+
+def _window_of(row: Message, text: str, at: int, length: int, lines_before: int) -> tuple[str, tuple[int, ...]]:
+    window, ends = _window(text, at, length, lines_before)
+    # of a message that ends with its line, what follows on the next one is none
+    return window[: ends[0]] if row.to_the_end and not lines_before else window, ends
 
 
 def _window(text: str, at: int, length: int, lines_before: int) -> tuple[str, tuple[int, ...]]:

@@ -196,7 +196,7 @@ class _TrialRun:
         load = f"everything is in the cache of {self.installer.tool}" if size.cached else f"downloads {much}{more}"
         free = free_bytes(self.throwaway.path)
         room = f"takes about {shown(needed)} of {shown(free or 0)} free in {self.place.path}"
-        return f"to try “{self.attempt.title}”: {load}, {room}, for the time of the trial (the cache of {self.installer.tool} stays)"
+        return f"to try '{self.attempt.title}': {load}, {room}, for the time of the trial (the cache of {self.installer.tool} stays)"
 
     def _install(self, line: InstallerLine) -> None:
         argv = line.argv(self.python, self.installer.program or "uv")

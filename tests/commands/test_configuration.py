@@ -695,6 +695,14 @@ def test_config_says_what_is_in_force_and_who_set_it(here: Path) -> None:
     assert f"# {path}\n" in text and "strict = false" in text and "# python is not set" in text
 
 
+def test_config_shows_no_secret(here: Path) -> None:
+    text = "index-base = 'https://u:S3cr3tP4ss9@h/whl'\npython = '/x/ghp_abcdefghijklmnopqrstuvwx0123456789/y'\n"
+    put(here, f"{text}ignore = {{ gpu-busy = 'password=S3cr3tP4ss9' }}\n")
+    for flags in ([], ["--json"]):
+        shown = run("config", *flags, cwd=here).stdout
+        assert shown.count("[secret]") == 3 and not re.search("S3cr|P4ss9|ghp_", shown)
+
+
 def test_what_config_prints_is_a_configuration(here: Path) -> None:
     put(here, PROFILES)
     shown = run("config", "--profile", "ci", "--nproc", "4", cwd=here).stdout

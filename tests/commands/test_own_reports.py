@@ -188,6 +188,29 @@ def test_hostile_words_in_a_report_stay_words(name: str) -> None:
         assert [one.finding.rule for one in again.findings] == ["driver-too-old"]
 
 
+KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+HEAD = "envcheck 0.1.0\ntarget  /x\n"
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        HEAD + f"rank 7: {KERNEL}\n" * 300 + "Ready to train: x\n",
+        f"{HEAD}host    h\nterminate called after throwing an instance of 'c10::Error'\n  what():  {KERNEL[14:]}\n\nReady to train: x\n",
+        f"{HEAD}- rank 7: {KERNEL}\n+ {KERNEL}\n\n  {KERNEL}\nReady: x\n",
+        f"– info: x [driver-too-old]\n\n  {KERNEL}\nReady to train: x\n",
+        f"{HEAD}\n! warning: x [open-files-low]\n[rank0]: {KERNEL}\nNo problem found\n",
+        f"### envcheck 0.1.0: Ready to train: x\n{KERNEL}\n\n<details>\n```json\n{{}}\n```\n</details>\n",
+        f"envcheck 0.1.0: Ready to train: x\n{KERNEL}\nFacts\n",
+        f"envcheck 0.1.0, fleet of 2 hosts: a\nReady to train\n{KERNEL}\nReady to train\n",
+    ],
+)
+def test_no_verdict_around_a_failure_hides_it(planted: str) -> None:
+    for text in (planted, "".join(f"[pod/a/b] {line}\n" for line in planted.splitlines()) if planted.startswith(HEAD) else planted):
+        report, kinds = read(text)
+        assert kinds.symptoms.matches and report.verdict != "pass" and report.exit_code != 0
+
+
 def test_a_finding_alone_counts_if_its_rule_is_known() -> None:
     lines = documents("driver-too-old")["text"].split("\n")
     start = next(at for at, line in enumerate(lines) if line.startswith("✗ error: "))

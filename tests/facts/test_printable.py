@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 import unicodedata
@@ -15,11 +17,13 @@ import pytest
 
 from envcheck.cli import main
 from envcheck.commands.output import CI, _Notes
-from envcheck.facts.printable import inert, unheeded
+from envcheck.engine.shells import in_cmd, posix_line, powershell_line, words_of
+from envcheck.facts.printable import ascii_only, inert, unheeded
 from envcheck.render import FORMATS
 
 IGNORED = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u2065\u3164\ufe00\ufe0f\uffa0\ufff0\U000e0000\U000e0041\U000e0100\U000e0fff"
 COMMAND = re.compile(r"^\s*::|##\w*\[", re.MULTILINE)
+ROOT = Path(__file__).parents[2]
 HOSTILE = "::error::INJ ##vso[task.setvariable variable=x]y ##[group]z ##teamcity[t] "
 
 
@@ -38,6 +42,16 @@ def test_languages_and_emoji_stay_readable(text: str) -> None:
 @pytest.mark.parametrize("text", ["\u200da", "a\u200db", "é\u200d\u200dé", "é\ufe0f\ufe0f", "é\u200d"])
 def test_a_joiner_that_joins_nothing_is_spelled_out(text: str) -> None:
     assert "\\u" in inert(text)
+
+
+@pytest.mark.parametrize(
+    "word", ["/a\u2019; touch x; \u2018/python", "C:\\a\u201d; calc; \u201c&\\py.exe", "\u201a\u201b\u201e\u201f\u2032;`→&x"]
+)
+def test_an_encoding_that_lacks_a_quotation_mark_ends_no_word_of_a_command(word: str) -> None:
+    line = powershell_line(["python", word, "-m"])
+    for whole, words in ((posix_line(["python", word, "-m"]), shlex.split), (line, words_of), (in_cmd(line), words_of)):
+        spelled = ascii_only(whole)
+        assert len(words(spelled)) == 3 and spelled.count("'") == whole.count("'") and spelled.count('"') == whole.count('"')
 
 
 def test_words_for_a_ci_are_not_obeyed() -> None:
@@ -67,6 +81,22 @@ def test_a_report_in_a_log_of_a_ci(
         assert json.loads(shown) == json.loads(plain)
     elif form == "junit":
         assert ET.canonicalize(shown) == ET.canonicalize(plain)  # our own
+
+
+@pytest.mark.parametrize(
+    ("output", "piped"),
+    [("/proc/self/fd/1", False), ("text=/dev/stderr", True), ("json=/dev/stdout", True), ("log", False)],
+)
+def test_a_report_that_names_the_log_of_a_ci_by_a_path(output: str, piped: bool, tmp_path: Path) -> None:
+    (tmp_path / "c.log").write_text("RuntimeError: CUDA error: out of memory ##vso[task.setvariable variable=PATH]y\n")
+    command = [sys.executable, "-m", "envcheck", "diagnose", "c.log", "-o", output]
+    env = {**os.environ, "GITHUB_ACTIONS": "true", "PYTHONPATH": str(ROOT)}
+    with (tmp_path / "log").open("w+") as log:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE if piped else log, stderr=subprocess.STDOUT, cwd=tmp_path, env=env, check=False
+        )
+        shown = done.stdout.decode() if piped else (tmp_path / "log").read_text()
+    assert "vso[" in shown and "##vso[" not in shown
 
 
 def test_what_is_said_on_stderr_is_not_obeyed_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

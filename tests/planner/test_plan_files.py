@@ -63,6 +63,15 @@ def test_an_old_pin_moves_to_the_nearest_that_runs() -> None:
     assert more.endswith("'numpy<2,>=1.24'")
 
 
+def test_a_line_that_a_backslash_continues_is_read_as_pip_reads_it() -> None:
+    """Its entries are written back where they stand on one line, and a secret is told by what stands around it."""
+    index = "--index-url=\\\n https://download.pytorch.org/whl/cu113 \\\n"
+    report = planned(NEW, txt=f"{index}\ntor\\\nch==1.12.1\nnumpy>=1.24 \\\n# not pip's\nscipy\\")
+    assert [row.text for row in report.asked][:4] == ["https://download.pytorch.org/whl/cu113", "torch==1.12.1", "numpy>=1.24", "scipy"]
+    login = read_wish_file("r.txt", "-i \\\nhttps://u:\\\r\nS3cr3t\\\nP4ss@h/whl/cu126\nnumpy<\\\n2")
+    assert [(line.text, line.start) for line in login.lines] == [("https://u:S3cr3tP4ss@h/whl/cu126", -1), ("numpy<2", -1)]
+
+
 def test_what_the_files_and_the_command_line_say_holds_together() -> None:
     report = planned({"gpu": "3090", "driver": "580.95.05"}, "torch<2.12", "vllm", txt="torch>=2.8\nvllm<0.20\n", c="torch<2.10\n")
     assert report.ways[0].title == "Install torch 2.9.1+cu128"

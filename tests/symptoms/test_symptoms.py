@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from envcheck.checks import all_checks
 from envcheck.collect import settle
+from envcheck.facts.printable import begin_of
 from envcheck.facts.snapshot import Arm, DevicesFacts, LiveFacts, LiveStatus, RankFacts, Snapshot, SymptomsFacts
+from envcheck.read.found import LINE_LIMIT, kept
 from envcheck.report.session import rule_session
 from envcheck.symptoms.scan import CHUNK, WINDOW_AFTER, WINDOW_BEFORE, Message, Scanner, SymptomTable, _parts, condense, with_anchors
 from envcheck.symptoms.template import SAMPLES, TYPES, Hole, anchors, expression, parts_of, sample_of, words_in
@@ -520,3 +522,33 @@ def test_a_word_pair_counts_over_the_end_of_a_line_and_in_any_case() -> None:
     assert [one.words for _, _, one in table.index["failed", "to"]] == [anchor.words]
     for text, found in (("failed\nto bind x of\nthe NIC", True), ("to bind x of the NIC, failed", False)):
         assert bool(list(table.possible(words_in(text)))) is found
+
+
+IMAGE = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+LONG = "Kq7ZtPw2xLm9VbN4cRy8HsD3fGj6TaEuWoQi1XkMzBvCn5JpYhS0dUlF"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"https://user:{LONG}@host/x {IMAGE}",
+        f"https://b.s3.amazonaws.com/k?X-Amz-Signature={LONG} {IMAGE}",
+        f'password="correct horse {"battery staple " * 8}{LONG[-20:]}" {IMAGE}',
+        f"set -gx WANDB_API_KEY {LONG.lower()} {IMAGE}",
+        f"{'x ' * 20000}password: {LONG} {IMAGE}",
+        f"{'a b ' * 90}https://user:{LONG}@host {IMAGE}",
+        f"https://u:{IMAGE}@h/x\n{IMAGE} https://user:{LONG * 3}@host/x",
+        f"ImportError: cannot import name 'x' from 'https://user:{LONG}@host/x'\npassword: {LONG}\n{IMAGE}",
+    ],
+)
+def test_a_quotation_is_cut_out_of_a_text_without_its_secrets(line: str) -> None:
+    """What tells a secret may stand before the quotation, and behind it."""
+    matches = scan(line).finish().matches
+    assert matches
+    assert not any(LONG[-12:].lower() in f"{one.text} {one.values}".lower() for one in matches)
+
+
+def test_evidence_is_masked_before_it_is_cut() -> None:
+    line = f"{'x' * 380} https://user:{LONG}@host/x"
+    assert LONG[:6] not in kept(line) and len(kept(line)) == LINE_LIMIT and kept("x") == "x"
+    assert LONG[:6] not in begin_of(f"token is {'z ' * 150}password={LONG}", 315)
