@@ -8,13 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
 from envcheck.errors import UsageError
 from envcheck.facts.record import record
 from envcheck.planner.companions import RELEASED_WITH, knows
 from envcheck.planner.installers import texts
-from envcheck.tables.versions import meets, minor, requirement
+from envcheck.tables.versions import meets, minor, requirement, specifiers, unlabelled
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -64,15 +62,12 @@ def read_wish(words: Sequence[str], tables: Tables, files: Collection[str] = ())
             continue
         one = _requirement(word, tables, word in files)
         if one.name in ("torch", "pytorch"):
-            local = re.search(r"\+([A-Za-z0-9.]+)", str(one.specifier))
-            variant = local.group(1) if local else variant
-            torch = ",".join(part for part in (torch, re.sub(r"\+[A-Za-z0-9.]+", "", str(one.specifier))) if part)
+            bare, label = unlabelled(str(one.specifier))
+            torch, variant = ",".join(filter(None, (torch, bare))), label or variant
         else:
             packages.append((one.name, one))
-    try:
-        SpecifierSet(torch)
-    except InvalidSpecifier:
-        raise UsageError(f"torch{torch}: not a version specifier") from None
+    if specifiers(torch) is None:
+        raise UsageError(f"torch{torch}: not a version specifier")
     return Wish(torch, variant, together(packages), tuple(words))
 
 
@@ -99,8 +94,6 @@ def _requirement(word: str, tables: Tables, is_file: bool) -> Requirement:
         one = requirement(word)
     except InvalidRequirement as error:
         raise UsageError(f"{_shown(word)} is not a requirement: {str(error).splitlines()[0]}") from None
-    if not one.name[-1].isalnum():  # packaging takes "x_", reads it as "x-", and refuses that
-        raise UsageError(f"{_shown(word)} is not a requirement: a name ends in a letter or a digit")
     one.name = canonicalize_name(one.name)
     say = texts(tables).say
     if one.url:

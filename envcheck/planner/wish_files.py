@@ -17,7 +17,8 @@ from envcheck.planner.refusal import distance, pivot, why_not
 from envcheck.planner.result import AskedRow, Grade, PlanReport, Way
 from envcheck.planner.wish import Wish, together
 from envcheck.planner.wish_rewrite import Spelling, spelling, written
-from envcheck.tables.versions import meets, requirement, variant_of_cuda, version
+from envcheck.read.wish_file import holds, place_of, taken
+from envcheck.tables.versions import meets, unlabelled, variant_of_cuda, version
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -89,7 +90,7 @@ _VARIANT_URL = re.compile(r"/whl/(?:nightly/|test/)?(cpu|xpu|cu\d{2,4}|rocm\d[\d
 
 def _index(asked: Asked, file: WishFile, line: WishLine, env: Mapping[str, str]) -> None:
     value, _, marker = line.value.partition(" ; ")
-    if marker and not _holds(marker, env):
+    if marker and not holds(place_of(file.name, line.line), value, marker, env):
         return
     if line.role == "cuda":
         variant = value if value == "cpu" else variant_of_cuda(".".join(value.split(".")[:2]))
@@ -104,27 +105,18 @@ def _entry(asked: Asked, file: WishFile, line: WishLine, row: AskedRow, env: Map
     from packaging.specifiers import SpecifierSet
     from packaging.utils import canonicalize_name
 
-    one = requirement(line.value)
-    if one.marker and not one.marker.evaluate(dict(env)):
+    place = place_of(file.name, line.line)
+    one = taken(place, line.text, line.value)
+    if one.marker and not holds(place, line.value, one.marker, env):
         if line.judged:
             asked.rows.append(replace(row, verdict="skipped", why=texts(tables).say("asked.marker")))
         return
     one.name = "torch" if canonicalize_name(one.name) == "pytorch" else canonicalize_name(one.name)
     if not line.judged and one.name != "torch" and not knows(one.name, tables):
         return  # a lock names what hangs below as well
-    label = re.search(r"\+([A-Za-z0-9.]+)", str(one.specifier))
-    one.specifier = SpecifierSet(re.sub(r"\+[A-Za-z0-9.]+", "", str(one.specifier)))
-    one.marker = None
-    (asked.constraints if line.role == "constraint" else asked.wishes).append(Entry(file, line, one, label[1] if label else None))
-
-
-def _holds(marker: str, env: Mapping[str, str]) -> bool:
-    from packaging.markers import InvalidMarker, Marker
-
-    try:
-        return Marker(marker).evaluate(dict(env))
-    except InvalidMarker:
-        return True
+    bare, label = unlabelled(str(one.specifier))
+    one.specifier, one.marker = SpecifierSet(bare), None
+    (asked.constraints if line.role == "constraint" else asked.wishes).append(Entry(file, line, one, label))
 
 
 def _alone(asked: Asked, why: str) -> Iterator[AskedRow]:
@@ -205,10 +197,14 @@ class FilePlan:
         both = (*self.asked.wishes, *self.asked.constraints)
         torch = [str(entry.one.specifier) for entry in both if entry.one.name == "torch"]
         beside = [(entry.one.name, entry.one) for entry in both if entry.one.name != "torch"]
-        spec = ",".join(part for part in (self.more.torch, *torch) if part)
         shown = tuple(dict.fromkeys((*self.more.texts, *(entry.line.text for entry in both if entry.one.name == "torch"))))
         variant = self.more.variant or (self.asked.variant if self.source == "wheel" or self.asked.variant != "cpu" else None)
-        return Wish(spec, variant, together((*self.more.packages, *beside)), shown or tuple(file.name for file in self.files))
+        return Wish(
+            ",".join(part for part in (self.more.torch, *torch) if part),
+            variant,
+            together((*self.more.packages, *beside)),
+            shown or tuple(file.name for file in self.files),
+        )
 
     def find(self, wish: Wish) -> BuildSearch:
         works = self.planner.works and wish == self.wish  # what must move may move to what is older
