@@ -10,6 +10,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.printable import one_line
 from envcheck.read.wish_file import LineNumbers, WishFile, WishLine, place_of, taken
 from envcheck.tables.toml import parse_toml
+from envcheck.tables.versions import LONGEST_NUMBER
 
 MOST_ESCAPED = 20  # entries that are looked for through the whole file in vain
 _NAME = re.compile(r'name = "([^"\n]{1,200})"')
@@ -87,7 +88,7 @@ def _caret(part: str) -> str | None:
     numbers = part.lstrip("^~= ").split(".")
     if not all(one.isdecimal() or one == "*" for one in numbers) and mark not in "<>!":
         return None
-    if mark in "^~" and "*" in numbers:
+    if mark in "^~" and ("*" in numbers or len(part) > LONGEST_NUMBER):
         return part
     if mark == "^":
         end = next((at for at, one in enumerate(numbers) if one != "0"), len(numbers) - 1)
@@ -142,7 +143,7 @@ def lock(name: str, text: str) -> WishFile:
     return WishFile(name, "lock", text, tuple(lines), fixed="lock")
 
 
-_IN_SET = re.compile(r"""(["'])([^"']*)\1\s+(not\s+)?in\s+(extras|dependency_groups)\b""")
+_IN_SET = re.compile(r"""(["'])([^"']*)\1\s*(not\s+)?in\s+(extras|dependency_groups)\b""")
 
 
 def _without_sets(marker: str, groups: Sequence[str]) -> str:

@@ -5,7 +5,6 @@ Every reader answers None for what it cannot read. `packaging` is imported late:
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -126,12 +125,6 @@ def specifiers(text: str) -> SpecifierSet | None:
 
 
 def requirement(text: str) -> Requirement:
-    """`_requirement`, of which the caller may change the attributes."""
-    return copy.copy(_requirement(text))
-
-
-@lru_cache(maxsize=4096)
-def _requirement(text: str) -> Requirement:
     """A PEP 508 requirement. Raises packaging's InvalidRequirement, also for a number that Python converts no more (of 4,300 digits) and
     for "x_": packaging takes them, and would raise when it compares or shows them."""
     from packaging.requirements import InvalidRequirement, Requirement

@@ -74,6 +74,7 @@ PROJECT = "[project]\ndependencies = ['torch']\n"
         ("r.txt", f"torch ; {'(' * 9000}\n", "r.txt:1: 'torch ; (((("),
         ("pyproject.toml", f'{POETRY}torch = "^*"', f"{POETRY_TABLE}: 'torch = '^*'' is not a requirement"),
         ("pyproject.toml", f'{POETRY}torch = "~*"', f"{POETRY_TABLE}: 'torch = '~*'' is not a requirement"),
+        ("pyproject.toml", f'{POETRY}torch = "^{"9" * 4300}"', f"{POETRY_TABLE}: 'torch = '^999"),
         ("pyproject.toml", f'{POETRY}torch = "<"', f"{POETRY_TABLE}: 'torch = '<'' is not a requirement"),
         ("pyproject.toml", f'{POETRY}torch = ">=abc"', f"{POETRY_TABLE}: 'torch = '>=abc'' is not a requirement"),
         ("pyproject.toml", f'{POETRY}"bad name!" = "*"', f"{POETRY_TABLE}: 'bad name! = '*'' is not a requirement"),
@@ -213,7 +214,7 @@ resolution-markers = ["sys_platform == 'linux'"]
 @pytest.mark.parametrize(
     ("marker", "read"),
     [
-        ("'x' in extras", "python_version < '0'"),
+        ("'x'in extras", "python_version < '0'"),
         ("'x' not in extras and os_name == 'nt'", "python_version >= '0' and os_name == 'nt'"),
         ('"The_Default" in dependency_groups', "python_version >= '0'"),
         ("'dev' in dependency_groups or 'the-default' not in dependency_groups", "python_version < '0' or python_version < '0'"),
