@@ -21,7 +21,9 @@ from envcheck.facts import codec, cuda_visible_devices, recorded, secrets
 from envcheck.facts.printable import visible
 from envcheck.facts.snapshot import Gpu, Snapshot
 from envcheck.options import command_parser
-from envcheck.planner.wish import read_wish
+from envcheck.planner.profile import Profile
+from envcheck.planner.wish import read_wish, together
+from envcheck.planner.wish_files import read_entries
 from envcheck.read import identify, job_script, kernel, launch_commands, nvcc, observations, own_reports, rocm_smi, smi, smi_query
 from envcheck.read.clean import clean, encoding, what_binary
 from envcheck.read.wish_kinds import read_wish_file
@@ -264,12 +266,14 @@ WISH_FILES = ("requirements.txt", "pyproject.toml", "environment.yml", "uv.lock"
 
 
 def plans(data: bytes) -> None:
-    """Words of `envcheck plan`, and the files of -r."""
+    """Words of `envcheck plan`, and the files of -r with what holds of them on a machine."""
     choose = Chooser(data)
     which, text = choose.number(len(WISH_FILES) + 2), choose.rest().encode("utf-8", "replace").decode()
     try:
         if which < len(WISH_FILES):
-            read_wish_file(WISH_FILES[which], text)
+            file = read_wish_file(WISH_FILES[which], text)
+            asked = read_entries((file,), Profile(python="3.12"), session().tables)
+            together([(entry.one.name, entry.one) for entry in (*asked.wishes, *asked.constraints)])
         else:
             read_wish(text.split("\0")[:4], session().tables)
     except UsageError as error:

@@ -27,7 +27,7 @@ LIMIT_BYTES = 1 << 20
 
 
 def _text(value: object) -> bool:
-    return isinstance(value, str)
+    return isinstance(value, str) and "\0" not in value  # of which no path and no argument is made
 
 
 def _texts(value: object) -> bool:

@@ -14,7 +14,7 @@ from envcheck.facts.paths import distribution
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import is_record_type, replace
 from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Missing, Snapshot, Why
-from envcheck.tables.versions import LONGEST_NUMBER, meets
+from envcheck.tables.versions import LONGEST_NUMBER, meets, specifiers
 
 # Name → what it is and an example, for those who write a gate. The names of numbers, versions and texts are NUMBERS, VERSIONS, TEXTS.
 EXPLAINED = {
@@ -101,12 +101,8 @@ def _parse(text: str) -> tuple[str, str, str]:
     if name in NUMBERS and operator == "~=":
         raise UsageError(f"--expect {text!r}: ~= compares versions, and {name} is a number")
     if name in VERSIONS:
-        from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
-        try:
-            SpecifierSet(operator + value)
-        except InvalidSpecifier:
-            raise UsageError(f"--expect {text!r}: {value!r} is not a version") from None
+        if specifiers(operator + value) is None:
+            raise UsageError(f"--expect {text!r}: {value!r} is not a version")
         if any(len(digits) > LONGEST_NUMBER for digits in re.findall(r"\d+", value)):
             raise UsageError(f"--expect {one_line(text, 60)!r}: a version has no number of more than {LONGEST_NUMBER} digits")
     elif name in NUMBERS and _as_number(value) is None:

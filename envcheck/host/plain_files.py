@@ -116,5 +116,5 @@ def real_path(path: str) -> str:
     """`path` without links, and as it is where the system does not say what a link leads to: os.path.realpath raises then."""
     try:
         return os.path.realpath(path)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a null byte in it
         return path

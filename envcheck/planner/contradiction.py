@@ -8,6 +8,7 @@ from itertools import combinations
 
 from envcheck.facts.record import record
 from envcheck.planner.wish import Wish
+from envcheck.tables.versions import specifiers
 
 _PLAIN = re.compile(r"\d+(\.\d+){0,8}(\.\*)?\Z")
 
@@ -36,12 +37,10 @@ def _stated(wish: Wish) -> _Stated:
 
 def possible(specifier: str) -> bool:
     """Whether some version meets a specifier. What names a pre-release, a local version or an arbitrary text is not judged."""
-    from packaging.specifiers import SpecifierSet
-
-    parts = list(SpecifierSet(specifier))
-    if any(part.operator == "===" or not _PLAIN.match(part.version) for part in parts):
+    asked = specifiers(specifier)
+    parts = list(asked or ())
+    if asked is None or any(part.operator == "===" or not _PLAIN.match(part.version) for part in parts):
         return True
-    asked = SpecifierSet(specifier)
     return any(asked.contains(one) for one in _candidates([part.version.removesuffix(".*") for part in parts]))
 
 

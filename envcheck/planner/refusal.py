@@ -5,15 +5,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
-
 from envcheck.facts.record import replace
 from envcheck.planner.choice import BuildSearch, Rejected, find, say
 from envcheck.planner.installers import texts
 from envcheck.planner.profile import Profile
 from envcheck.planner.result import Excluded
 from envcheck.planner.wish import Wish
-from envcheck.tables.versions import version
+from envcheck.tables.versions import meets, version
 
 if TYPE_CHECKING:
     from envcheck.tables.compat import Tables
@@ -42,9 +40,7 @@ def why_not(profile: Profile, tables: Tables, found: BuildSearch, wish: Wish, co
     if relaxed.fits and wish.torch:
         near = pivot(wish.torch)
         close = min(relaxed.fits, key=lambda choice: (distance(choice.build.version, near), choice.key(profile)))
-        if wish.variant or not SpecifierSet(wish.torch).contains(
-            close.build.version, prereleases=True
-        ):  # else torch is not what is in the way
+        if wish.variant or not meets(close.build.version, wish.torch):  # else torch is not what is in the way
             rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", torch=close.build.shown)))
     elif relaxed.fits:
         rows.append(Excluded(asked, texts(tables).say("note.wish-nearest", torch=relaxed.fits[0].build.shown)))

@@ -6,8 +6,6 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import SpecifierSet
-
 from envcheck.engine.intents import Install
 from envcheck.engine.rule import Severity
 from envcheck.facts.record import record, replace
@@ -39,7 +37,7 @@ from envcheck.planner.refusal import why_not
 from envcheck.planner.result import Commands, Excluded, Grade, PlanReport, Way
 from envcheck.planner.wish import Wish, read_wish
 from envcheck.tables.archs import overridden
-from envcheck.tables.versions import at_least, version
+from envcheck.tables.versions import at_least, meets, version
 
 if TYPE_CHECKING:
     from envcheck.engine.rule import Check, RuleTexts
@@ -330,7 +328,7 @@ class Planner:
                 lines.append(say_("change.install-unknown", name=move.requirement()))
             elif move.old is None:
                 lines.append(say_("change.install" if move.new else "change.install-any", name=move.name, new=move.new))
-            elif not move.version and SpecifierSet(move.specifier).contains(move.old, prereleases=True):
+            elif not move.version and meets(move.old, move.specifier):
                 lines.append(say_("change.stays", name=move.name, old=move.old))
             elif move.old != (new := self._landing(move, one)):
                 lines.append(say_("change.move", name=move.name, old=move.old, new=new))

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-
 from envcheck.errors import UsageError
+from envcheck.facts.printable import one_line
 from envcheck.facts.record import record
 from envcheck.planner.companions import RELEASED_WITH, knows
 from envcheck.planner.installers import texts
-from envcheck.tables.versions import meets, minor, requirement
+from envcheck.tables.versions import meets, minor, requirement, specifiers, unlabelled, version
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -54,7 +53,7 @@ def read_wish(words: Sequence[str], tables: Tables, files: Collection[str] = ())
     `files` are those of the words that name a file here.
     """
     variant: str | None = None
-    torch = ""
+    torch: list[str] = []
     packages: list[tuple[str, Requirement]] = []
     for word in words:
         if _VARIANT.match(word):
@@ -64,28 +63,47 @@ def read_wish(words: Sequence[str], tables: Tables, files: Collection[str] = ())
             continue
         one = _requirement(word, tables, word in files)
         if one.name in ("torch", "pytorch"):
-            local = re.search(r"\+([A-Za-z0-9.]+)", str(one.specifier))
-            variant = local.group(1) if local else variant
-            torch = ",".join(part for part in (torch, re.sub(r"\+[A-Za-z0-9.]+", "", str(one.specifier))) if part)
+            bare, label = unlabelled(str(one.specifier))
+            torch.append(bare)
+            variant = label or variant
         else:
             packages.append((one.name, one))
-    try:
-        SpecifierSet(torch)
-    except InvalidSpecifier:
-        raise UsageError(f"torch{torch}: not a version specifier") from None
-    return Wish(torch, variant, together(packages), tuple(words))
+    return Wish(joined("torch", torch), variant, together(packages), tuple(words))
 
 
 def together(packages: Sequence[tuple[str, Requirement]]) -> tuple[tuple[str, Requirement], ...]:
     """One requirement a package: what was asked of it twice holds twice."""
+    from packaging.specifiers import SpecifierSet
+
     result: dict[str, Requirement] = {}
+    asked: dict[str, list[str]] = {}
     for name, one in packages:
         if name not in result:
             result[name] = copy.copy(one)
-            continue
-        result[name].specifier = result[name].specifier & one.specifier
-        result[name].extras = result[name].extras | one.extras
+            result[name].extras = set()
+        result[name].extras |= one.extras
+        asked.setdefault(name, []).append(str(one.specifier))
+    for name, whole in result.items():
+        whole.specifier = SpecifierSet(joined(name, asked[name]))
     return tuple(result.items())
+
+
+MOST_CONDITIONS = 200  # on one package: every build is judged by each of them
+
+
+def joined(name: str, asked: Iterable[str]) -> str:
+    """Specifiers of a package as one: what is said twice once, of lower bounds the highest, of upper ones the lowest. Raises UsageError."""
+    parts = list(dict.fromkeys(part for one in dict.fromkeys(asked) for part in one.split(",") if part))
+    for sign, narrowest in ((">=", max), ("<=", min)):
+        bounds = [part for part in parts if part.startswith(sign)]
+        if len(bounds) > 1:
+            kept = narrowest(bounds, key=lambda part: version(part[2:]))
+            parts = [part for part in parts if not part.startswith(sign) or part == kept]
+    if len(parts) > MOST_CONDITIONS:
+        raise UsageError(f"{name}: more than {MOST_CONDITIONS} different conditions are asked of it")
+    if specifiers(whole := ",".join(parts)) is None:
+        raise UsageError(f"{name}{one_line(whole, 80)}: not a version specifier")
+    return whole
 
 
 def _requirement(word: str, tables: Tables, is_file: bool) -> Requirement:
@@ -99,8 +117,6 @@ def _requirement(word: str, tables: Tables, is_file: bool) -> Requirement:
         one = requirement(word)
     except InvalidRequirement as error:
         raise UsageError(f"{_shown(word)} is not a requirement: {str(error).splitlines()[0]}") from None
-    if not one.name[-1].isalnum():  # packaging takes "x_", reads it as "x-", and refuses that
-        raise UsageError(f"{_shown(word)} is not a requirement: a name ends in a letter or a digit")
     one.name = canonicalize_name(one.name)
     say = texts(tables).say
     if one.url:

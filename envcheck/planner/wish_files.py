@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,9 +15,10 @@ from envcheck.planner.installers import installers, texts
 from envcheck.planner.profile import Profile
 from envcheck.planner.refusal import distance, pivot, why_not
 from envcheck.planner.result import AskedRow, Grade, PlanReport, Way
-from envcheck.planner.wish import Wish, together
+from envcheck.planner.wish import Wish, joined, together
 from envcheck.planner.wish_rewrite import Spelling, spelling, written
-from envcheck.tables.versions import meets, requirement, variant_of_cuda, version
+from envcheck.read.wish_file import holds, place_of, taken
+from envcheck.tables.versions import meets, unlabelled, variant_of_cuda, version
 
 if TYPE_CHECKING:
     from packaging.requirements import Requirement
@@ -89,7 +90,7 @@ _VARIANT_URL = re.compile(r"/whl/(?:nightly/|test/)?(cpu|xpu|cu\d{2,4}|rocm\d[\d
 
 def _index(asked: Asked, file: WishFile, line: WishLine, env: Mapping[str, str]) -> None:
     value, _, marker = line.value.partition(" ; ")
-    if marker and not _holds(marker, env):
+    if marker and not holds(place_of(file.name, line.line), value, marker, env):
         return
     if line.role == "cuda":
         variant = value if value == "cpu" else variant_of_cuda(".".join(value.split(".")[:2]))
@@ -104,27 +105,18 @@ def _entry(asked: Asked, file: WishFile, line: WishLine, row: AskedRow, env: Map
     from packaging.specifiers import SpecifierSet
     from packaging.utils import canonicalize_name
 
-    one = requirement(line.value)
-    if one.marker and not one.marker.evaluate(dict(env)):
+    place = place_of(file.name, line.line)
+    one = taken(place, line.text, line.value)
+    if one.marker and not holds(place, line.value, one.marker, env):
         if line.judged:
             asked.rows.append(replace(row, verdict="skipped", why=texts(tables).say("asked.marker")))
         return
     one.name = "torch" if canonicalize_name(one.name) == "pytorch" else canonicalize_name(one.name)
     if not line.judged and one.name != "torch" and not knows(one.name, tables):
         return  # a lock names what hangs below as well
-    label = re.search(r"\+([A-Za-z0-9.]+)", str(one.specifier))
-    one.specifier = SpecifierSet(re.sub(r"\+[A-Za-z0-9.]+", "", str(one.specifier)))
-    one.marker = None
-    (asked.constraints if line.role == "constraint" else asked.wishes).append(Entry(file, line, one, label[1] if label else None))
-
-
-def _holds(marker: str, env: Mapping[str, str]) -> bool:
-    from packaging.markers import InvalidMarker, Marker
-
-    try:
-        return Marker(marker).evaluate(dict(env))
-    except InvalidMarker:
-        return True
+    bare, label = unlabelled(str(one.specifier))
+    one.specifier, one.marker = SpecifierSet(bare), None
+    (asked.constraints if line.role == "constraint" else asked.wishes).append(Entry(file, line, one, label))
 
 
 def _alone(asked: Asked, why: str) -> Iterator[AskedRow]:
@@ -174,11 +166,11 @@ class FilePlan:
         choice, wish = self.chosen
         if choice is None:
             plain = self.planner.plan_wish(self.wish)
-            return replace(plain, asked=(*self.asked.rows, *self.without()))
+            return replace(plain, asked=(*self.asked.rows, *self.each(self.asked.wishes, self.alone)))
         ways = [self.way(choice, wish)]
         if wish != self.wish and (driver := with_driver(self.find(self.wish), self.planner.profile, self.planner.tables, self.wish)):
             ways.append(self.planner.way(named(driver, self.planner.profile, self.planner.stays), self.wish))
-        rows = [row for entry in (*self.asked.wishes, *self.asked.constraints) for row in self.rows(entry, choice)]
+        rows = self.each((*self.asked.wishes, *self.asked.constraints), lambda entry: self.row(entry, choice))
         rows += list(self.index_rows(choice))
         files, refused = written(self.files, rows, self.spelling, choice, self.planner.tables)
         ordered = sorted((*self.asked.rows, *rows), key=lambda row: (row.file, row.line))
@@ -205,9 +197,9 @@ class FilePlan:
         both = (*self.asked.wishes, *self.asked.constraints)
         torch = [str(entry.one.specifier) for entry in both if entry.one.name == "torch"]
         beside = [(entry.one.name, entry.one) for entry in both if entry.one.name != "torch"]
-        spec = ",".join(part for part in (self.more.torch, *torch) if part)
         shown = tuple(dict.fromkeys((*self.more.texts, *(entry.line.text for entry in both if entry.one.name == "torch"))))
         variant = self.more.variant or (self.asked.variant if self.source == "wheel" or self.asked.variant != "cpu" else None)
+        spec = joined("torch", (self.more.torch, *torch))
         return Wish(spec, variant, together((*self.more.packages, *beside)), shown or tuple(file.name for file in self.files))
 
     def find(self, wish: Wish) -> BuildSearch:
@@ -258,7 +250,19 @@ class FilePlan:
 
     # -------------------------------------------------------------- rows
 
-    def rows(self, entry: Entry, choice: Choice) -> Iterator[AskedRow]:
+    @staticmethod
+    def each(entries: Iterable[Entry], judge: Callable[[Entry], AskedRow]) -> list[AskedRow]:
+        """The row of every entry. What is written alike is judged once."""
+        known: dict[WishLine, AskedRow] = {}
+        rows = []
+        for entry in entries:
+            key = replace(entry.line, line=0, start=0)
+            if key not in known:
+                known[key] = judge(entry)
+            rows.append(replace(known[key], file=entry.file.name, line=entry.line.line))
+        return rows
+
+    def row(self, entry: Entry, choice: Choice) -> AskedRow:
         """What becomes of one entry beside the chosen build."""
         row = AskedRow(entry.file.name, entry.line.line, entry.line.text, "fits")
         name, one = entry.one.name, choice.build
@@ -267,17 +271,14 @@ class FilePlan:
             if changed or self.indexed(choice):
                 new = self.spelling.torch(entry.line.conda) if self.spelling and entry.line.role == "wish" else f"torch=={one.version}"
                 row = replace(row, verdict="moves", new=new, why=self.why(entry, choice))
-            yield row
-            return
+            return row
         move = choice.beside.by_name.get(name)
         if move is None or not move.known:
-            yield replace(row, verdict="unknown", why=texts(self.planner.tables).say("asked.not-in-tables"))
-            return
+            return replace(row, verdict="unknown", why=texts(self.planner.tables).say("asked.not-in-tables"))
         if self.stays(entry, move, choice):
-            yield row
-            return
+            return row
         new = self.spelling.beside(move, entry.line.conda) if self.spelling else move.requirement()
-        yield replace(row, verdict="moves", new=new, why=self.why_beside(entry, choice))
+        return replace(row, verdict="moves", new=new, why=self.why_beside(entry, choice))
 
     def stays(self, entry: Entry, move: Move, choice: Choice) -> bool:
         """Whether an entry beside torch may stand as it is written."""
@@ -359,17 +360,14 @@ class FilePlan:
         told = [broken.why for broken in beside.broken if broken.name == entry.one.name]
         return told[0] if told else texts(self.planner.tables).say("asked.follows", torch=choice.build.full)
 
-    def without(self) -> Iterator[AskedRow]:
-        """Where nothing fits: the entries of which there is nothing for this machine even if they stood alone."""
+    def alone(self, entry: Entry) -> AskedRow:
+        """Where nothing fits: whether there is nothing for this machine of an entry even if it stood alone."""
         profile, tables = self.planner.profile, self.planner.tables
-        for entry in self.asked.wishes:
-            row = AskedRow(entry.file.name, entry.line.line, entry.line.text, "kept")
-            torch = entry.one.name == "torch"
-            packages = () if torch else ((entry.one.name, self.freed(entry.one)),)
-            wish = Wish(str(entry.one.specifier) if torch else "", packages=packages, texts=(entry.line.text,))
-            found = find(profile, tables, wish, False, self.source)
-            yield (
-                row
-                if found.fits
-                else replace(row, verdict="refused", why=why_not(profile, tables, found, wish, self.source == "conda")[0].why)
-            )
+        row = AskedRow(entry.file.name, entry.line.line, entry.line.text, "kept")
+        torch = entry.one.name == "torch"
+        packages = () if torch else ((entry.one.name, self.freed(entry.one)),)
+        wish = Wish(str(entry.one.specifier) if torch else "", packages=packages, texts=(entry.line.text,))
+        found = find(profile, tables, wish, False, self.source)
+        if found.fits:
+            return row
+        return replace(row, verdict="refused", why=why_not(profile, tables, found, wish, self.source == "conda")[0].why)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 
 from envcheck.errors import UsageError
+from envcheck.facts.printable import one_line
 from envcheck.facts.record import replace
-from envcheck.read.wish_file import WishFile, WishLine
+from envcheck.read.wish_file import WishFile, WishLine, taken
 from envcheck.read.wish_requirements import requirements
+from envcheck.tables.versions import specifiers
 
 _ITEM = re.compile(r"(\s*)-\s+(\S.*)")
 _TORCH = ("pytorch", "pytorch-gpu", "pytorch-cpu")
 _CUDA = ("pytorch-cuda", "cudatoolkit", "cuda-version")
+_NO_SIGN = re.compile(r"(?:^|,)\s*(?!(?:=|==|!=|<=|>=|<|>|~=)(?![<>=!~]))[<>=!~]")
 _SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z0-9][\w.-]*)\s*(.*)")
 
 
@@ -55,6 +58,8 @@ def _conda(name: str, number: int, start: int, entry: str) -> WishLine:
     match = _SPEC.fullmatch(entry)
     if match is None or any(mark in entry for mark in "|[]"):
         return WishLine(number, entry, "kept", why="conda-spec")
+    if _NO_SIGN.search(match[2]):
+        raise UsageError(f"{name}:{number}: '{one_line(entry, 80)}' is not a requirement: conda has no such operator")
     package, spec = match[1].lower(), pip_specifier(match[2])
     if spec is None:
         return WishLine(number, entry, "kept", why="conda-spec")
@@ -64,7 +69,9 @@ def _conda(name: str, number: int, start: int, entry: str) -> WishLine:
         return WishLine(number, entry, "cuda", spec.lstrip("=<>~").removesuffix(".*"), start, conda=True)
     if package in ("cpuonly", "cpu-only"):
         return WishLine(number, entry, "cuda", "cpu", start, conda=True)
-    return WishLine(number, entry, "wish", ("torch" if package in _TORCH else package) + spec, start, conda=True)
+    value = ("torch" if package in _TORCH else package) + spec
+    taken(f"{name}:{number}", entry, value)
+    return WishLine(number, entry, "wish", value, start, conda=True)
 
 
 def pip_specifier(text: str) -> str | None:
@@ -86,4 +93,5 @@ def pip_specifier(text: str) -> str | None:
             parts.append(f"=={bare}.*")
         else:
             parts.append(sign + bare)
-    return ",".join(parts)
+    whole = ",".join(parts)
+    return whole if specifiers(whole) is not None else None

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from envcheck.errors import UsageError
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import record
+from envcheck.tables.versions import applies, requirement
+
+if TYPE_CHECKING:
+    from packaging.markers import Marker
+    from packaging.requirements import Requirement
 
 Role: TypeAlias = Literal["wish", "constraint", "index", "extra-index", "cuda", "python", "kept"]
 Kind: TypeAlias = Literal["requirements", "pyproject", "environment", "lock"]
@@ -41,9 +47,34 @@ class WishFile:
     fixed: str = ""  # key of the reason why it cannot be written back
 
 
-def not_taken(name: str, line: int, entry: str, error: Exception) -> UsageError:
-    """Of an entry that pip would not take either. Secrets in it are masked before it is cut."""
-    return UsageError(f"{name}:{line}: '{one_line(entry, 80)}' is not a requirement: {str(error).splitlines()[0]}")
+def taken(place: str, entry: str, value: str) -> Requirement:
+    """An entry as a requirement, which `value` is as pip writes it. UsageError for one that pip would not take either."""
+    from packaging.requirements import InvalidRequirement
+
+    try:
+        return requirement(value)
+    except InvalidRequirement as error:
+        raise not_taken(place, entry, error) from None
+
+
+def holds(place: str, entry: str, marker: Marker | str, environment: Mapping[str, str]) -> bool:
+    """Whether the marker of an entry holds. UsageError for one that has no answer."""
+    from packaging.markers import InvalidMarker
+
+    try:
+        return applies(marker, environment)
+    except InvalidMarker as error:
+        raise not_taken(place, entry, error) from None
+
+
+def not_taken(place: str, entry: str, error: Exception) -> UsageError:
+    """Secrets in an entry are masked before it is cut."""
+    return UsageError(f"{place}: '{one_line(entry, 80)}' is not a requirement: {one_line(str(error).partition(chr(10))[0], 200)}")
+
+
+def place_of(name: str, line: int) -> str:
+    """ "requirements.txt:3"; the name alone where the line is not known."""
+    return f"{name}:{line}" if line else name
 
 
 class LineNumbers:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from envcheck.facts.record import replace
-from envcheck.read.wish_file import Role, WishFile, WishLine, not_taken
-from envcheck.tables.versions import requirement
+from envcheck.read.wish_file import Role, WishFile, WishLine, place_of, taken
 
 _INCLUDES: dict[str, Role] = {"-r": "wish", "--requirement": "wish", "-c": "constraint", "--constraint": "constraint"}
 _INDEXES: dict[str, Role] = {
@@ -82,19 +81,12 @@ def _option(words: str) -> tuple[str, str]:
 
 
 def _requirement(name: str, number: int, words: str, role: Role) -> WishLine:
-    from packaging.requirements import InvalidRequirement
-
     end = words.find(" --")
     text, options = (words[:end].rstrip(), words[end:]) if end >= 0 else (words, "")
     hashes = "--hash" in options
     if "${" in text:
         return WishLine(number, text, "kept", why="variable")
-    try:
-        one = requirement(text)
-    except InvalidRequirement as error:
-        if "://" in text or text.startswith((".", "/", "~", "file:")) or text.endswith((".whl", ".gz", ".zip")):
-            return WishLine(number, text, "kept", why="url")
-        raise not_taken(name, number, text, error) from None
-    if one.url:
+    url = "://" in text or text.startswith((".", "/", "~", "file:")) or text.endswith((".whl", ".gz", ".zip"))
+    if url or taken(place_of(name, number), text, text).url:
         return WishLine(number, text, "kept", why="url")
     return WishLine(number, text, role, text, hashes=hashes)

@@ -16,6 +16,8 @@ LIMIT_BYTES = 1 << 20
 DEEPEST = 60
 # The parser takes the square of the parts of a key, in time and in memory: one of 20,000 half a minute and 1.5 GB.
 _DEEP = re.compile(rf"""(?:[\w"'-]{{1,40}}[ \t]{{0,40}}\.[ \t]{{0,40}}){{{DEEPEST}}}""")
+# Python makes an integer of it, and refuses to show that: its limit of 4,300 digits is for decimal ones.
+_LONG = re.compile(r"\b0[xob][0-9A-Fa-f_]{1000}")
 _DATE = "verified"  # the one key whose value JSON cannot hold
 
 
@@ -56,6 +58,8 @@ def parse_toml(text: str) -> dict[str, Any]:
         import tomli as tomllib
     if found := _DEEP.search(text):
         raise ValueError(f"a key of more than {DEEPEST} parts: {found[0][:40]}…")
+    if found := _LONG.search(text):
+        raise ValueError(f"a number of more than 1,000 digits: {found[0][:40]}…")
     try:
         data: dict[str, Any] = tomllib.loads(text)
     except RecursionError:

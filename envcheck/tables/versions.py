@@ -6,13 +6,14 @@ Every reader answers None for what it cannot read. `packaging` is imported late:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, overload
 
 from envcheck.facts.record import record
 
 if TYPE_CHECKING:
+    from packaging.markers import Marker
     from packaging.requirements import Requirement
     from packaging.specifiers import SpecifierSet
     from packaging.version import Version
@@ -105,7 +106,7 @@ def at_least(text: str | None, floor: str | None) -> bool:
 @lru_cache(maxsize=4096)
 def meets(text: str | None, specifier: str) -> bool | None:
     """Whether a version lies in a PEP 440 specifier set; pre-releases count, and local parts only where the specifier has one."""
-    wanted, number = _specifier(specifier), parsed(text) or parsed(release(text))
+    wanted, number = specifiers(specifier), parsed(text) or parsed(release(text))
     try:
         return None if wanted is None or number is None else wanted.contains(number, prereleases=True)
     except ValueError:  # its numbers are read only now
@@ -113,7 +114,8 @@ def meets(text: str | None, specifier: str) -> bool | None:
 
 
 @lru_cache(maxsize=512)
-def _specifier(text: str) -> SpecifierSet | None:
+def specifiers(text: str) -> SpecifierSet | None:
+    """A PEP 440 specifier set. Its numbers are read when it is asked, and asking may raise ValueError: use `meets`."""
     from packaging.specifiers import SpecifierSet
 
     try:
@@ -123,14 +125,43 @@ def _specifier(text: str) -> SpecifierSet | None:
 
 
 def requirement(text: str) -> Requirement:
-    """A PEP 508 requirement. Raises packaging's InvalidRequirement, also for a number that Python converts no more (of 4,300 digits):
-    packaging itself reads numbers when they are compared or shown, and would raise there."""
+    """A PEP 508 requirement. Raises packaging's InvalidRequirement, also for a number that Python converts no more (of 4,300 digits) and
+    for "x_": packaging takes them, and would raise when it compares or shows them."""
     from packaging.requirements import InvalidRequirement, Requirement
 
-    one = Requirement(text)
+    try:
+        one = Requirement(text)
+    except RecursionError:
+        raise InvalidRequirement("its marker is nested too deeply") from None
     if max(map(len, re.findall(r"\d+", text)), default=0) > LONGEST_NUMBER:
         raise InvalidRequirement(f"a number in it has more than {LONGEST_NUMBER} digits")
+    if not one.name[-1].isalnum():
+        raise InvalidRequirement("a name ends in a letter or a digit")
     return one
+
+
+def applies(marker: Marker | str, environment: Mapping[str, str]) -> bool:
+    """Whether a marker holds. Raises packaging's InvalidMarker, also for one that has no answer: `os_name ~= "x"`, `"x" in extras`."""
+    from packaging.markers import InvalidMarker, Marker
+    from packaging.version import InvalidVersion
+
+    try:
+        return (Marker(marker) if isinstance(marker, str) else marker).evaluate(dict(environment))
+    except InvalidVersion:  # of packaging before 26, for what newer ones call no version in that range
+        return False
+    except (ValueError, KeyError) as error:
+        raise InvalidMarker(f"its marker has no answer: {error}") from None
+    except RecursionError:
+        raise InvalidMarker("its marker is nested too deeply") from None
+
+
+_LABEL = re.compile(r"(?<=\w)\+([A-Za-z0-9._-]+)")
+
+
+def unlabelled(specifier: str) -> tuple[str, str | None]:
+    """A specifier without its local versions, and the first of those: "==2.9.1+cu126" → "==2.9.1", "cu126"."""
+    label = _LABEL.search(specifier)
+    return _LABEL.sub("", specifier), label[1] if label else None
 
 
 def span(versions: Iterable[str]) -> str:

@@ -28,7 +28,7 @@ from envcheck.facts.snapshot import (
     WireFacts,
 )
 from envcheck.host.plain_files import real_path
-from envcheck.tables.versions import at_least, build_tag, requirement
+from envcheck.tables.versions import applies, at_least, build_tag, meets, requirement
 from envcheck.target.interpreter import of_tool
 from envcheck.target.process import FILE_LIMIT, Ended, Target
 
@@ -133,30 +133,25 @@ def _unmet(
     ]
     if not open_ones:
         return ()  # a CPU build beside nothing: not worth importing packaging's parser for, which costs as much as judging
+    from packaging.markers import InvalidMarker
     from packaging.requirements import InvalidRequirement
     from packaging.utils import canonicalize_name
-    from packaging.version import InvalidVersion, Version
 
     found: list[Unmet] = []
     for owner, text in open_ones:
         try:
             wanted = requirement(text)
-        except InvalidRequirement:
-            continue
-        owner, _, extra = owner.partition("[")  # "cuda-toolkit[cublas]"
-        if wanted.marker and not wanted.marker.evaluate({**markers, "extra": extra.rstrip("]")}):
+            owner, _, extra = owner.partition("[")  # "cuda-toolkit[cublas]"
+            if wanted.marker and not applies(wanted.marker, {**markers, "extra": extra.rstrip("]")}):
+                continue
+        except (InvalidRequirement, InvalidMarker):
             continue
         name = canonicalize_name(wanted.name)
         version = installed.get(name)
         if name in absent:
             found.append(Unmet(owner, f"{wanted.name}{wanted.specifier}"))
-        if version is None:
-            continue
-        try:
-            if not wanted.specifier.contains(Version(version), prereleases=True):
-                found.append(Unmet(owner, f"{wanted.name}{wanted.specifier}", version))
-        except InvalidVersion:
-            continue
+        if version is not None and meets(version, str(wanted.specifier)) is False:
+            found.append(Unmet(owner, f"{wanted.name}{wanted.specifier}", version))
     return tuple(dict.fromkeys(found))
 
 

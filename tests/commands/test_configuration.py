@@ -463,6 +463,9 @@ LIST, TEXT = "a list of texts is expected", "a text is expected"
         ("z" * 150_000 + " = 5", f"unknown key '{'z' * 59}…'; there are python, static,"),
         ("timeout = ", "not TOML: "),
         ("x = " + "[" * 3000, "not TOML: "),
+        (r'output = "\u0000"', r"output = '\x00': a text or a list of texts is expected"),
+        (r'evidence = "\u0000"', r"evidence = '\x00': a path is expected"),
+        ("timeout = 0x" + "f" * 4000, "not TOML: a number of more than 1,000 digits: 0xfff"),
     ],
 )
 def test_a_wrong_value_is_told_with_file_key_and_what_is_expected(here: Path, text: str, words: str) -> None:

@@ -644,7 +644,8 @@ def test_what_is_written_and_set_on_a_terminal_is_what_it_is_without_us(on_termi
     (tmp_path / "all.sh").write_text(
         "for number in 1 2 3; do echo to stdout; echo to stderr >&2; done\n"
         f'{sys.executable} -c "{raw}"; stty sane; echo cooked\n'
-        "sleep 0.3; stty -opost <&1; sleep 0.1; printf 'a\\nb\\nc\\n'; stty opost <&1; printf 'd\\ne\\n'\n"
+        "sleep 0.3; stty -opost <&1; until stty -a </dev/tty | grep -q -e -opost; do sleep 0.02; done\n"
+        "printf 'a\\nb\\nc\\n'; stty opost <&1; printf 'd\\ne\\n'\n"
         'S=$(stty -g <&2); stty "$S"; stty cols 99 <&1\n'
     )
     shell = on_terminal("run sh all.sh >/dev/tty; stty -a; echo; echo done")

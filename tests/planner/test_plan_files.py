@@ -11,10 +11,18 @@ from plan_hosts import TABLES, TEXTS, checks, machine
 
 from envcheck import planner
 from envcheck.cli import main
-from envcheck.planner.result import PlanReport
+from envcheck.errors import UsageError
+from envcheck.planner.choice import Choice
+from envcheck.planner.result import AskedRow, PlanReport
+from envcheck.planner.wish_files import Entry, FilePlan
 from envcheck.read.wish_kinds import read_wish_file
 
 NEW, OLD = {"gpu": "5090", "driver": "580.95.05"}, {"gpu": "3090", "driver": "535.183.01"}
+
+
+CU126 = "https://download.pytorch.org/whl/cu126"
+SOURCE = "[tool.uv.sources]\ntorch = { index = 'x', marker = \"os_name ~= 'z'\" }\n"
+TORCH = "[[package]]\nname = 'torch'\nversion = '2.9.0'\n"
 
 
 def planned(spec: dict[str, object], *words: str, **files: str) -> PlanReport:
@@ -259,14 +267,57 @@ def test_as_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["-r", "remote.txt"], "remote.txt:1: https://example.com/r.txt is behind a URL"),
         (["-r", "binary.txt"], "binary.txt: not UTF-8 text"),
         (["-r", "gone.txt"], "gone.txt:1 other.txt: No such file"),
+        (["-r", "null.txt"], "null.txt:1 \\x00: not a name of a file"),
     ],
 )
 def test_what_is_refused(words: list[str], said: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "remote.txt").write_text("-r https://example.com/r.txt\n", encoding="utf-8")
     (folder / "gone.txt").write_text("-r other.txt\n", encoding="utf-8")
+    (folder / "null.txt").write_text("-c \0\n", encoding="utf-8")
     (folder / "binary.txt").write_bytes(b"\xff\xfe\x00")
     assert main(["plan", *words, *HERE]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"txt": 'torch==2.9.0 ; os_name ~= "x"\n'}, "requirements.txt:1: 'torch==2.9.0 ; os_name ~= "),
+        ({"txt": '\ntorch ; "x" in extras\n'}, "requirements.txt:2: 'torch ; "),
+        ({"txt": f'torch\n-i {CU126} ; os_name ~= "x"\n'}, f"requirements.txt:2: '{CU126}' is not a requirement"),
+        ({"toml": "[project]\ndependencies = [\"torch; python_version ~= 'x'\"]\n"}, "pyproject.toml:2: 'torch; python_version ~="),
+        (
+            {"toml": f"[project]\ndependencies = ['torch']\n[[tool.uv.index]]\nname = 'x'\nurl = '{CU126}'\n{SOURCE}"},
+            f"pyproject.toml:5: '{CU126}' is not a",
+        ),
+        (
+            {"lock": f"{TORCH}resolution-markers = [\"os_name ~= 'x'\"]\n"},
+            "uv.lock:1: 'torch==2.9.0 ; (os_name ~= 'x')' is not a requirement",
+        ),
+        ({"txt": "".join(f"numpy!=1.{number}\n" for number in range(300))}, "numpy: more than 200 different conditions"),
+    ],
+)
+def test_what_has_no_answer_is_said_with_its_line(files: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError) as error:
+        planned(NEW, **files)
+    assert said in str(error.value)
+
+
+def test_what_is_asked_twice_is_joined_and_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[FilePlan] = []
+    row = FilePlan.row
+
+    def counted(self: FilePlan, entry: Entry, choice: Choice) -> AskedRow:
+        judged.append(self)
+        return row(self, entry, choice)
+
+    monkeypatch.setattr(FilePlan, "row", counted)
+    lines = ["torch>=2", "numpy[a]<=1.26", "torch>=2.1", "numpy[b]>=1.20,!=1.22", "numpy>=1.21"]
+    report = planned(NEW, txt="\n".join(lines * 100))
+    wish = judged[0].wish
+    assert (wish.torch, str(wish.beside["numpy"])) == (">=2.1", "numpy[a,b]!=1.22,<=1.26,>=1.21")
+    assert len(judged) == len(lines)
+    assert [(row.line, row.text) for row in report.asked] == list(enumerate(lines * 100, 1))
 
 
 def test_what_another_file_includes_is_not_quoted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

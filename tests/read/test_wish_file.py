@@ -53,6 +53,10 @@ def test_a_requirements_file() -> None:
     assert {line.role for line in read_wish_file("c.txt", "torch<3\n", constraint=True).lines} == {"constraint"}
 
 
+POETRY, POETRY_TABLE = "[tool.poetry.dependencies]\n", "pyproject.toml: [tool.poetry.dependencies]"
+PROJECT = "[project]\ndependencies = ['torch']\n"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
@@ -66,6 +70,28 @@ def test_a_requirements_file() -> None:
         ("environment.yml", "name: x\n", "environment.yml: names no dependencies"),
         ("uv.lock", "version = 1\n", "uv.lock: pins no packages"),
         ("Pipfile.lock", "{}", "not this kind"),
+        ("r.txt", "torch===+cu126 x\n", "r.txt:1: 'torch===+cu126 x' is not a requirement"),
+        ("r.txt", f"torch ; {'(' * 9000}\n", "r.txt:1: 'torch ; (((("),
+        ("pyproject.toml", f'{POETRY}torch = "^*"', f"{POETRY_TABLE}: 'torch = '^*'' is not a requirement"),
+        ("pyproject.toml", f'{POETRY}torch = "~*"', f"{POETRY_TABLE}: 'torch = '~*'' is not a requirement"),
+        ("pyproject.toml", f'{POETRY}torch = "^{"9" * 4300}"', f"{POETRY_TABLE}: 'torch = '^999"),
+        ("pyproject.toml", f'{POETRY}torch = "<"', f"{POETRY_TABLE}: 'torch = '<'' is not a requirement"),
+        ("pyproject.toml", f'{POETRY}torch = ">=abc"', f"{POETRY_TABLE}: 'torch = '>=abc'' is not a requirement"),
+        ("pyproject.toml", f'{POETRY}"bad name!" = "*"', f"{POETRY_TABLE}: 'bad name! = '*'' is not a requirement"),
+        ("pyproject.toml", f"{POETRY}torch = 0x{'f' * 4000}", "not readable as TOML: a number of more than 1,000 digits"),
+        ("pyproject.toml", f"{POETRY}torch = {{ version = '*', extras = 5 }}", f"{POETRY_TABLE} torch: extras = 5: a list of texts"),
+        ("pyproject.toml", f"{POETRY}torch = {{ version = '*', extras = ['a b'] }}", f"{POETRY_TABLE}: 'torch = "),
+        ("pyproject.toml", "[project]\ndependencies = 'torch'", "pyproject.toml: [project]: dependencies = 'torch': a list of texts"),
+        ("pyproject.toml", f"{PROJECT}[[tool.uv.index]]\nname = [1]", "[[tool.uv.index]]: name = [1]: a text is expected"),
+        ("pyproject.toml", f"{PROJECT}[tool.uv.sources]\ntorch = [{{ index = ['x'] }}]", "[tool.uv.sources] torch: index = ['x']: a text"),
+        ("uv.lock", "[[package]]\nname = 'a b'\nversion = '1'", "uv.lock:1: 'a b==1' is not a requirement"),
+        ("uv.lock", "[[package]]\nname = 'torch'\nversion = 'x y'", "uv.lock:1: 'torch==x y' is not a requirement"),
+        ("uv.lock", "[[package]]\nname = 'x'\nversion = '1'\nresolution-markers = ['bad']", "uv.lock:1: 'x==1 ; (bad)' is not"),
+        ("uv.lock", "[[package]]\nname = 'x'\nversion = '1'\nresolution-markers = 'bad'", "resolution-markers = 'bad': a list of texts"),
+        ("pylock.toml", "[[packages]]\nname = 'torch'\nversion = ''", "pylock.toml:1: 'torch==' is not a requirement"),
+        ("pylock.toml", "[[packages]]\nname = 'torch'\nversion = '2'\nmarker = 5", "pylock.toml:1: marker = 5: a text is expected"),
+        ("environment.yml", "dependencies:\n- pytorch::pytorch=~2", "environment.yml:2: 'pytorch::pytorch=~2' is not a requirement"),
+        ("environment.yml", "dependencies:\n- torché", "environment.yml:2: 'torché' is not a requirement"),
     ],
 )
 def test_what_cannot_be_read_is_said_with_its_line(name: str, text: str, said: str) -> None:
@@ -111,12 +137,12 @@ def test_a_project() -> None:
 
 
 def test_poetry() -> None:
-    text = (
-        '[tool.poetry.dependencies]\npython = "^3.10"\ntorch = "^2.1"\nnumpy = "~1.26"\nx = { git = "https://example.com" }\ny = "^0.2.3"\n'
-    )
+    text = f'{POETRY}python = "^3.10"\ntorch = "^2.1"\nnumpy = "~1.26"\nx = {{ git = "https://example.com" }}\ny = "^0.2.3"\n'
+    text += 'z = { version = ">=2.1 <3", extras = ["a"] }\nv = "=2.1"\nw = "<1 | >2"\n'
     file = read_wish_file("pyproject.toml", text)
     assert [(line.role, line.value) for line in file.lines] == [
         ("python", ">=3.10,<4"), ("wish", "torch>=2.1,<3"), ("wish", "numpy>=1.26,<1.27"), ("kept", ""), ("wish", "y>=0.2.3,<0.3"),
+        ("wish", "z[a]>=2.1,<3"), ("wish", "v==2.1"), ("kept", ""),
     ]  # fmt: skip
     assert file.fixed == "poetry"
 
@@ -183,6 +209,20 @@ resolution-markers = ["sys_platform == 'linux'"]
     assert file.fixed == "lock"
     other = read_wish_file("pylock.gpu.toml", '[[packages]]\nname = "torch"\nversion = "2.9.1"\nmarker = "os_name == \'posix\'"\n')
     assert [line.value for line in other.lines] == ["torch==2.9.1 ; (os_name == 'posix')"]
+
+
+@pytest.mark.parametrize(
+    ("marker", "read"),
+    [
+        ("'x'in extras", "python_version < '0'"),
+        ("'x' not in extras and os_name == 'nt'", "python_version >= '0' and os_name == 'nt'"),
+        ('"The_Default" in dependency_groups', "python_version >= '0'"),
+        ("'dev' in dependency_groups or 'the-default' not in dependency_groups", "python_version < '0' or python_version < '0'"),
+    ],
+)
+def test_a_lock_is_read_for_no_extra_and_the_default_groups(marker: str, read: str) -> None:
+    text = f"default-groups = ['the-default']\n[[packages]]\nname = 'torch'\nversion = '2.9.1'\nmarker = {marker!r}\n"
+    assert [line.value for line in read_wish_file("pylock.toml", text).lines] == [f"torch==2.9.1 ; ({read})"]
 
 
 @pytest.mark.parametrize("name", ["requirements.txt", "pyproject.toml", "environment.yml"])
