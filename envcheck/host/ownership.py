@@ -7,6 +7,7 @@ import glob
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 
 from envcheck.facts.dead_mount import answers
 from envcheck.host.plain_files import descriptor, real_path
@@ -176,13 +177,34 @@ def others_move(folder: str) -> bool:
     return is_of_others(folder) or _open_above(os.path.join(folder, "ours")) is not None
 
 
+def others_put(folder: str) -> str | None:
+    """Why a file of somebody else's can come to lie in `folder` or in one above it, where programs look for their settings: the sticky
+    bit keeps nobody from adding one. What belongs to others counts for root alone, as on the way to a file."""
+    if not hasattr(os, "geteuid"):
+        return None
+    for step in (folder, *map(str, PurePath(folder).parents)):
+        try:
+            found = os.stat(step)
+        except OSError as error:
+            return f"{step}: {error.strerror}"
+        if os.geteuid() == 0 and found.st_uid not in _trusted():
+            return f"{step} belongs to {_user(found.st_uid)}"
+        if who := _writers(found, step):
+            return f"{who} can write to {step}"
+    return _open_above(folder)
+
+
+def _trusted() -> set[int]:
+    return {0, os.geteuid(), os.stat(os.sep).st_uid}  # who has / has all: in a namespace of users that is nobody
+
+
 def _open_above(path: str, *, groups: bool = True) -> str | None:
     """Who can put another folder in the place of one on the way to `path`. Under the sticky bit each moves no more than his own: a
     folder of ours below /tmp is ours, a link of somebody else's there is not. For root what belongs to others is theirs to move;
     without `groups` only what everybody can do counts."""
     if not hasattr(os, "geteuid"):
         return None
-    trusted = {0, os.geteuid(), os.stat(os.sep).st_uid}  # who has / has all: in a namespace of users that is nobody
+    trusted = _trusted()
     strict = groups and os.geteuid() == 0
     for step in dict.fromkeys(_way(path)):
         try:
