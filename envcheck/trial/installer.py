@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from envcheck.facts.record import record, replace
 from envcheck.host.access import Completed
 from envcheck.host.long_command import run_long
-from envcheck.host.ownership import foreign_file, others_put
+from envcheck.host.ownership import foreign_file, others_put, safe_variables
 from envcheck.host.plain_files import beginning, descriptor
 from envcheck.tables.toml import parse_toml
 
@@ -161,10 +161,10 @@ def _without_toolchain_of_others(env: Mapping[str, str]) -> Mapping[str, str]:
 
 def find_installer(tool: str, target: str, env: Mapping[str, str]) -> Installer | None:
     """uv where it may be used and is there: on PATH, beside the target, beside envcheck; else pip. None for `--tool uv` without uv."""
-    mine = {name: value for name, value in env.items() if name not in _ELSEWHERE} | _QUIET
+    mine = {name: value for name, value in safe_variables(env)[0].items() if name not in _ELSEWHERE} | _QUIET
     if tool != "pip":
         beside = (os.path.join(os.path.dirname(python), "uv.exe" if os.name == "nt" else "uv") for python in (target, sys.executable))
-        uv = shutil.which("uv", path=env.get("PATH")) or next((path for path in beside if os.access(path, os.X_OK)), None)
+        uv = shutil.which("uv", path=mine.get("PATH")) or next((path for path in beside if os.access(path, os.X_OK)), None)
         if uv:
             return Installer("uv", target, uv, mine, *_settings_of(mine))
     return None if tool == "uv" else Installer("pip", target, None, _without_toolchain_of_others(mine))

@@ -299,7 +299,7 @@ def test_settings_of_a_folder_that_nobody_else_can_change_count_as_in_the_printe
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can plant what is somebody else's")
-def test_others_choose_neither_the_toolchain_that_pip_asks_nor_where_the_environment_stands(
+def test_others_choose_neither_the_programs_nor_the_toolchain_of_an_installer_nor_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """pip asks rustc for its version, and rustup starts what a file of the working folder names."""
@@ -309,6 +309,11 @@ def test_others_choose_neither_the_toolchain_that_pip_asks_nor_where_the_environ
     assert installer("pip", rust).env["RUSTUP_TOOLCHAIN"] == "mine"
     monkeypatch.setattr("envcheck.trial.installer.others_put", lambda _folder: None)
     assert "RUSTUP_TOOLCHAIN" not in installer("pip", rust).env
+    (tmp_path / "uv").touch(0o777)
+    assert installer("uv", {"PATH": f".:{tmp_path}"}).program == str(tmp_path / "uv")
+    tmp_path.chmod(0o777)
+    assert installer("uv", {"PATH": f".:{tmp_path}"}).program not in (str(tmp_path / "uv"), "./uv")
+    tmp_path.chmod(0o755)
     os.chown(tmp_path / "tmp", 65534, 65534)
     found = place.find_place(str(tmp_path / "cache"))
     assert found and found.path in ("/tmp", str(tmp_path))
