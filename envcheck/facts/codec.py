@@ -127,10 +127,15 @@ def bounded(text: str, limit: int = LONGEST) -> str:
     return text if len(text) <= limit else f"{text[:half]} … {text[-half:]}"
 
 
+MOST_ENTRIES = 20_000  # an environment has a thousand distributions; as a record, three bytes of a stranger's take 200
+
+
 def bounded_within(value: Any) -> Any:
     """The same for what has no type of its own."""
     if isinstance(value, str):
         return bounded(value)
+    if isinstance(value, list | tuple | Mapping) and len(value) > MOST_ENTRIES:
+        raise DecodeError(f"a list of more than {MOST_ENTRIES} entries")
     if isinstance(value, list | tuple):
         return type(value)(map(bounded_within, value))
     if isinstance(value, Mapping):

@@ -14,6 +14,7 @@ from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 from envcheck.errors import UsageError
+from envcheck.facts.dead_mount import answers
 from envcheck.facts.given_file import open_given, read_given
 from envcheck.facts.hostlist import natural
 from envcheck.facts.printable import one_line
@@ -51,14 +52,15 @@ class RecordedPiece:
 
 
 def pieces_of(paths: Sequence[str], keep: ExitStack) -> Iterator[RecordedPiece]:
-    """All that the user named, in its order and a folder's files in theirs. What is no plain file is copied to one until `keep` closes.
+    """All that the user named, in its order and a folder's files in theirs. What is no plain file is copied to one until `keep` closes;
+    in a folder it is one of the recordings that cannot be read.
 
     UsageError for a path that cannot be read.
     """
     whole: list[str] = []
     for path in paths:
         for one in _files(path):
-            if not one.endswith(LINES) and one != "-" and os.path.isfile(one):
+            if one != "-" and ((one != path and not _plain(one)) or (not one.endswith(LINES) and os.path.isfile(one))):
                 whole.append(one)
                 if len(whole) == PIECE_FILES:
                     yield RecordedPiece(tuple(whole))
@@ -78,15 +80,21 @@ def _files(path: str) -> Iterator[str]:
             raise UsageError(f"--replay {one_line(path, 200)}: there is no such file or folder")
         yield path
         return
-    for folder, folders, names in os.walk(path, onerror=_unreadable):
+    closed: list[OSError] = []
+    for folder, folders, names in os.walk(path, onerror=closed.append):
         folders.sort(key=natural)
         for name in sorted(names, key=natural):
             if name.endswith((".json", *LINES)) and not name.startswith("."):
                 yield os.path.join(folder, name)
+    for error in closed:
+        if error.filename == path:
+            raise UsageError(f"--replay {one_line(path, 200)}: {error.strerror}")
+        yield str(error.filename)
 
 
-def _unreadable(error: OSError) -> None:
-    raise UsageError(f"--replay {one_line(str(error.filename), 200)}: {error.strerror}")
+def _plain(path: str) -> bool:
+    """Whether somebody can read a file there at once: no pipe, no device, no link to nothing."""
+    return (not os.path.islink(path) or answers(path)) and os.path.isfile(path) and os.access(path, os.R_OK)
 
 
 def _lines(path: str) -> Iterator[RecordedPiece]:
@@ -157,7 +165,7 @@ def _after_line(file: BinaryIO, at: int) -> int:
 
 def _whole(path: str) -> bytes | None:
     try:
-        return read_given(path, "--replay", FACTS_LIMIT_BYTES)
+        return read_given(path, "--replay", FACTS_LIMIT_BYTES, patience=0)
     except UsageError:
         return None
 

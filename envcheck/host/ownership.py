@@ -7,6 +7,7 @@ import glob
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 
 from envcheck.facts.dead_mount import answers
 from envcheck.host.plain_files import descriptor, real_path
@@ -137,12 +138,14 @@ def planted(path: str) -> str | None:
 
 
 def path_for_root(path: str) -> tuple[str, tuple[str, ...]]:
-    """PATH without the entries into which others could put a program, and those: relative ones, empty ones, folders open to all. What
-    lies on a mount that does not answer is left out as well: whose it is cannot be asked."""
+    """PATH without the entries into which others could put a program, and those: relative ones, empty ones, folders open to all, and
+    somebody else's in one that is (in /tmp). Another folder of somebody's is the caller's own choice. What lies on a mount that does not
+    answer is left out as well: whose it is cannot be asked."""
     entries = path.split(os.pathsep)
     if not answers(*filter(os.path.isabs, entries)):
         entries = [entry for entry in entries if not os.path.isabs(entry) or answers(entry)]
-    safe = [entry for entry in entries if os.path.isabs(entry) and not (_open_to_all(entry) or _open_above(entry, groups=False))]
+    inside = ((entry, os.path.join(entry, "program")) for entry in entries if os.path.isabs(entry))
+    safe = [entry for entry, program in inside if not (_open_to_all(entry) or _open_above(program, groups=False))]
     return os.pathsep.join(safe), tuple(dict.fromkeys(entry for entry in entries if entry not in safe))
 
 
@@ -176,13 +179,34 @@ def others_move(folder: str) -> bool:
     return is_of_others(folder) or _open_above(os.path.join(folder, "ours")) is not None
 
 
+def others_put(folder: str) -> str | None:
+    """Why a file of somebody else's can come to lie in `folder` or in one above it, where programs look for their settings: the sticky
+    bit keeps nobody from adding one. What belongs to others counts for root alone, as on the way to a file."""
+    if not hasattr(os, "geteuid"):
+        return None
+    for step in (folder, *map(str, PurePath(folder).parents)):
+        try:
+            found = os.stat(step)
+        except OSError as error:
+            return f"{step}: {error.strerror}"
+        if os.geteuid() == 0 and found.st_uid not in _trusted():
+            return f"{step} belongs to {_user(found.st_uid)}"
+        if who := _writers(found, step):
+            return f"{who} can write to {step}"
+    return _open_above(folder)
+
+
+def _trusted() -> set[int]:
+    return {0, os.geteuid(), os.stat(os.sep).st_uid}  # who has / has all: in a namespace of users that is nobody
+
+
 def _open_above(path: str, *, groups: bool = True) -> str | None:
     """Who can put another folder in the place of one on the way to `path`. Under the sticky bit each moves no more than his own: a
-    folder of ours below /tmp is ours, a link of somebody else's there is not. For root what belongs to others is theirs to move;
+    folder of ours below /tmp is ours, a folder or link of somebody else's there is not. For root what belongs to others is theirs to move;
     without `groups` only what everybody can do counts."""
     if not hasattr(os, "geteuid"):
         return None
-    trusted = {0, os.geteuid(), os.stat(os.sep).st_uid}  # who has / has all: in a namespace of users that is nobody
+    trusted = _trusted()
     strict = groups and os.geteuid() == 0
     for step in dict.fromkeys(_way(path)):
         try:
@@ -190,7 +214,7 @@ def _open_above(path: str, *, groups: bool = True) -> str | None:
         except OSError:
             continue
         link = stat.S_ISLNK(found.st_mode)
-        if found.st_uid not in trusted and (strict or (link and _open_to_all(os.path.dirname(step)))):
+        if found.st_uid not in trusted and (strict or _open_to_all(os.path.dirname(step))):
             return f"{step} belongs to {_user(found.st_uid)}"
         open_to = not link and not found.st_mode & stat.S_ISVTX and (groups or found.st_mode & stat.S_IWOTH)
         if open_to and (who := _writers(found, step)):

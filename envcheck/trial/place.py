@@ -8,6 +8,7 @@ import stat
 import time
 
 from envcheck.facts.record import record
+from envcheck.host.ownership import others_move
 from envcheck.host.plain_files import descriptor, make_folders, temporary_folder
 from envcheck.trial.interruption import Interruption
 
@@ -27,7 +28,8 @@ class Place:
 
 def find_place(cache: str | None) -> Place | None:
     """The temporary folder if it is on the cache's file system, else the folder that holds the cache, else the one with most room."""
-    candidates = [temporary_folder()]
+    usual = temporary_folder()
+    candidates = ["/tmp" if others_move(usual) else usual]  # noqa: S108 - as of `private_folder`
     if cache:
         candidates.append(_existing(os.path.dirname(os.path.abspath(cache))))
     device = _device(_existing(cache)) if cache else None
@@ -36,14 +38,6 @@ def find_place(cache: str | None) -> Place | None:
     ]
     found.sort(key=lambda place: (not place.links, -place.free_bytes if not place.links else 0))
     return found[0] if found else None
-
-
-def working_folder() -> str:
-    """Of this process; nothing is found in one that was deleted meanwhile."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return os.sep
 
 
 def free_bytes(path: str) -> int | None:
@@ -55,9 +49,9 @@ def free_bytes(path: str) -> int | None:
 
 
 def _usable(path: str) -> int | None:
-    """Free bytes of a folder in which an environment can be made and its libraries loaded; None of another."""
+    """Free bytes of a folder in which an environment can be made and its libraries loaded; None of another, and of one that others move."""
     try:
-        if not os.access(path, os.W_OK | os.X_OK):
+        if not os.access(path, os.W_OK | os.X_OK) or others_move(path):
             return None
         if hasattr(os, "statvfs") and hasattr(os, "ST_NOEXEC") and os.statvfs(path).f_flag & os.ST_NOEXEC:
             return None

@@ -12,7 +12,7 @@ from envcheck.planner.result import TrialResult
 from envcheck.trial.commands import InstallerLine, NotOurs
 from envcheck.trial.installer import trouble
 from envcheck.trial.interruption import Interruption
-from envcheck.trial.place import Throwaway, find_place, working_folder
+from envcheck.trial.place import Throwaway, find_place
 from envcheck.trial.trial import Attempt, Bench, lines_of, over, shown_command, why, with_mark
 
 UV_MANYLINUX = (17, 28, *range(31, 41))  # minor versions of glibc 2 that `uv pip install --python-platform` knows
@@ -29,11 +29,11 @@ def run_resolve(attempt: Attempt, bench: Bench, machine: Profile) -> TrialResult
         lines = [line for line in lines_of(attempt, tool, machine.windows)[0] if line.installs]
     except NotOurs as error:
         return TrialResult("not-run", str(error))
+    if bench.installer.misled:
+        return TrialResult("not-run", bench.installer.misled)
     place = find_place(None)
     if place is None:
         return TrialResult("not-run", "no folder for temporary files can be written; set TMPDIR to one")
-    if reason := bench.installer.misled(working_folder(), place.path):
-        return TrialResult("not-run", reason)
     offspring = Offspring()
     bench = with_mark(bench, offspring)
     with offspring, Interruption() as interruption:

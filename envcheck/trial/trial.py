@@ -19,7 +19,7 @@ from envcheck.trial.cache_rest import CacheRest
 from envcheck.trial.commands import InstallerLine, NotOurs, exports, read_line
 from envcheck.trial.installer import Installer, Tick, python_of, trouble
 from envcheck.trial.interruption import Interruption
-from envcheck.trial.place import Place, Throwaway, find_place, free_bytes, working_folder
+from envcheck.trial.place import Place, Throwaway, find_place, free_bytes
 from envcheck.trial.size import Size, ask_size, shown
 
 _TELLING = re.compile(r"\s*(?:error:|cause:|×|╰─▶|├─▶)\s*", re.IGNORECASE)  # how pip and uv begin a line that says why
@@ -89,12 +89,12 @@ def with_mark(bench: Bench, offspring: Offspring) -> Bench:
 
 
 def _tried(attempt: Attempt, bench: Bench, offspring: Offspring) -> TrialResult:
+    if bench.installer.misled:
+        return TrialResult("not-run", bench.installer.misled)
     cache = bench.installer.cache(min(START_SECONDS, max(1.0, bench.left)))
     place = find_place(cache)
     if place is None:
         return TrialResult("not-run", "no folder was found in which an environment can be made; set TMPDIR to one")
-    if reason := bench.installer.misled(working_folder(), place.path):
-        return TrialResult("not-run", reason)
     with Interruption() as interruption:
         throwaway = Throwaway(place)
         rest = CacheRest(cache if bench.installer.tool == "uv" else None)

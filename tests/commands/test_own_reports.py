@@ -282,6 +282,7 @@ def test_an_archive_is_read_where_it_lies(tmp_path: Path, capsys: pytest.Capture
             archive({"envcheck-evidence/other.json": b"{}"}),
             archive({"envcheck-evidence/snapshot.json": b'{"schema": 1, "tool": {"name": "other"}, "facts": {}}'}),
             archive({"envcheck-evidence/snapshot.json": b"[" * 100_000}),
+            archive({"envcheck-evidence/snapshot.json": b" " * (9 << 20) + secret.read_bytes()}),  # 64 MiB of facts took 1.6 GB
             archive({"envcheck-evidence/a.log": b"x" * 5000, "envcheck-evidence/snapshot.json": secret.read_bytes()})[:300],
         ]
     ):

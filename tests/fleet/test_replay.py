@@ -322,6 +322,20 @@ def test_a_line_that_is_too_long_is_left_out_and_the_next_one_read(tmp_path: Pat
     assert [one.name for one in report.unread] == [f"{path}:1"]
 
 
+def test_what_is_no_plain_file_in_a_folder_is_left_out_with_a_line_and_at_once(tmp_path: Path) -> None:
+    """A pipe that nobody writes to was waited for a minute, and it or a link to a device ended the whole replay."""
+    place = folder(tmp_path / "job", {"n1": {}})
+    for name in ("pipe.json", "pipe.jsonl"):
+        os.mkfifo(place / name)
+    for name, target in (("device.json", os.devnull), ("nothing.jsonl", "/nowhere"), ("loop.ndjson", "loop.ndjson")):
+        (place / name).symlink_to(target)
+    report = report_on(place)
+    assert report.hosts == ("n1",)
+    assert sorted(Path(one.name).name for one in report.unread) == [
+        "device.json", "loop.ndjson", "nothing.jsonl", "pipe.json", "pipe.jsonl",
+    ]  # fmt: skip
+
+
 def test_the_command_writes_all_documents_at_once_and_has_the_exit_code(tmp_path: Path) -> None:
     place = folder(tmp_path / "job", {"n1": {}, "n2": {"gpus.devices.3.remap_failed": True}, "n3": {}})
     files = [f"-o{form}={tmp_path / form}" for form in FORMATS]

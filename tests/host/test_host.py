@@ -56,15 +56,21 @@ def test_root_runs_no_program_out_of_a_folder_of_everybody(tmp_path: Path, monke
         program.chmod(0o755)
         program.parent.chmod(mode)
     (tmp_path / "scratch" / "below").mkdir()  # who can write above it can put another folder there
+    (tmp_path / "sticky" / "theirs" / "bin").mkdir(parents=True)  # the sticky bit leaves it theirs
+    os.chown(tmp_path / "sticky" / "theirs", 65534, 65534)
+    (tmp_path / "sticky" / "own").mkdir()
+    os.chown(tmp_path / "sticky" / "own", 65534, 65534)
+    (tmp_path / "link").symlink_to("sticky/theirs/bin")
     monkeypatch.chdir(tmp_path / "working")
-    entries = [".", "", "relative", *(str(tmp_path / name) for name in ("scratch", "sticky", "scratch/below", "ours", "not-there"))]
+    open_to_others = ("scratch", "sticky", "scratch/below", "sticky/theirs/bin", "sticky/own", "link")
+    entries = [".", "", "relative", *(str(tmp_path / name) for name in (*open_to_others, "ours", "not-there"))]
     host = RealHost({"PATH": ":".join(entries)})
     assert host.env["PATH"] == f"{tmp_path}/ours:{tmp_path}/not-there"
     assert host.which("nvidia-smi") == f"{tmp_path}/ours/nvidia-smi"
     assert host.run(("nvidia-smi",), timeout=10).stdout == "ours\n"
     left_out = probe(host)
     assert isinstance(left_out, SystemFacts)
-    assert left_out.path_left_out == (".", "", "relative", f"{tmp_path}/scratch", f"{tmp_path}/sticky", f"{tmp_path}/scratch/below")
+    assert left_out.path_left_out == (".", "", "relative", *(f"{tmp_path}/{name}" for name in open_to_others))
     ours = probe(RealHost({"PATH": f"{tmp_path}/ours"}))
     assert isinstance(ours, SystemFacts) and ours.path_left_out == ()
     nothing_left = RealHost({"PATH": f".:{tmp_path}/scratch"})

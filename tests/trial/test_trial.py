@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,10 @@ import pytest
 from trial_wheels import imports, index, installer, variables, wheel
 
 from envcheck.host.access import Completed
+from envcheck.host.ownership import others_put
 from envcheck.planner.result import Commands, TrialResult
 from envcheck.trial import place, trial
+from envcheck.trial.installer import LIMIT_BYTES
 from envcheck.trial.trial import Attempt, Bench, Checked, run_trial
 
 
@@ -247,7 +250,8 @@ def test_a_configuration_that_installs_elsewhere_is_refused(tmp_path: Path, monk
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can plant what is somebody else's")
 def test_what_somebody_has_planted_in_the_working_folder_is_not_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An index of theirs in uv.toml would have their packages run; `python -m pip` would run a pip.py of theirs."""
+    """An index of theirs in uv.toml would have their packages run; `python -m pip` would run a pip.py of theirs. What comes once the
+    trial has begun is not seen, nor is a workspace above the folder, whose settings go before an uv.toml in it."""
     work = tmp_path / "work"
     work.mkdir()
     (work / "pip.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
@@ -255,16 +259,64 @@ def test_what_somebody_has_planted_in_the_working_folder_is_not_obeyed(tmp_path:
     url = index(tmp_path / "simple", wheel(tmp_path, "demo", "1.0"))
     pip = Tryer("pip", tmp_path)
     assert pip(pip.line("demo==1.0", "--index-url", url)).status == "passed" and not (tmp_path / "ran").exists()
-    for name, text in (("uv.toml", "offline = true\n"), ("pyproject.toml", "[tool.uv]\noffline = true\n")):
+    uv = Tryer("uv", tmp_path, UV_NO_CONFIG="0")
+    for name, text in PLANTED:
         planted = tmp_path / name
         planted.write_text(text)
         os.chown(planted, 65534, 65534)
+        assert f"uv would obey {planted}: it belongs to" in settings_of(uv.env)
+        os.chown(planted, 0, 0)  # ours then, but it lies below a folder where anybody can put a workspace
+        assert "can write to" in settings_of(uv.env)
+        planted.rename(work / name)
+        assert uv(uv.line("demo==1.0", "--no-index", "--find-links", "..")).status == "passed", text
+        (work / name).unlink()
+
+
+OTHER = 'override-dependencies = ["demo @ file:///nowhere/demo"]\n'
+PLANTED = (
+    ("uv.toml", OTHER),
+    ("pyproject.toml", f"[tool.uv]\n{OTHER}"),
+    ("pyproject.toml", f'[tool."\\u0075v"]\n{OTHER}'),
+    ("pyproject.toml", f'[tool."\\x75v"]\n{OTHER}'),  # of TOML 1.1
+    ("pyproject.toml", f"#{'#' * LIMIT_BYTES}\n[tool.uv]\n{OTHER}"),
+)
+
+
+def settings_of(env: dict[str, str]) -> str:
+    return installer("uv", env).misled or ""
+
+
+@pytest.mark.skipif(others_put(str(Path.home())) is not None, reason="the home folder is not this user's alone")
+def test_settings_of_a_folder_that_nobody_else_can_change_count_as_in_the_printed_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel(tmp_path, "demo", "1.0")
+    with tempfile.TemporaryDirectory(dir=Path.home()) as folder:
+        (Path(folder) / "uv.toml").write_text(f"[pip]\nno-index = true\nfind-links = ['{os.path.relpath(tmp_path, folder)}']\n")
+        monkeypatch.chdir(folder)
         uv = Tryer("uv", tmp_path, UV_NO_CONFIG="0")
-        found = uv(uv.line("demo==1.0", "--index-url", url))
-        assert found.status == "not-run" and f"uv would obey {planted}: it belongs to" in found.reason
-        os.chown(planted, 0, 0)
-        assert uv(uv.line("demo==1.0", "--index-url", url)).status == "passed"
-        planted.unlink()
+        assert uv(uv.line("demo==1.0")).status == "passed"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can plant what is somebody else's")
+def test_others_choose_neither_the_programs_nor_the_toolchain_of_an_installer_nor_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pip asks rustc for its version, and rustup starts what a file of the working folder names."""
+    (tmp_path / "settings.toml").write_text('default_toolchain = "mine"\n')
+    rust = {"RUSTUP_HOME": str(tmp_path)}
+    monkeypatch.chdir(tmp_path)  # below /tmp
+    assert installer("pip", rust).env["RUSTUP_TOOLCHAIN"] == "mine"
+    monkeypatch.setattr("envcheck.trial.installer.others_put", lambda _folder: None)
+    assert "RUSTUP_TOOLCHAIN" not in installer("pip", rust).env
+    (tmp_path / "uv").touch(0o777)
+    assert installer("uv", {"PATH": f".:{tmp_path}"}).program == str(tmp_path / "uv")
+    tmp_path.chmod(0o777)
+    assert installer("uv", {"PATH": f".:{tmp_path}"}).program not in (str(tmp_path / "uv"), "./uv")
+    tmp_path.chmod(0o755)
+    os.chown(tmp_path / "tmp", 65534, 65534)
+    found = place.find_place(str(tmp_path / "cache"))
+    assert found and found.path in ("/tmp", str(tmp_path))
 
 
 def left_behind(folder: Path, name: str, hold: bool) -> Callable[[], None]:
