@@ -14,7 +14,7 @@ from envcheck.facts.secrets import mask_values
 from envcheck.facts.snapshot import Snapshot
 
 SCHEMA = 1
-FACTS_LIMIT_BYTES = 8 << 20  # ours have less than one; as objects of Python the emptiest of a stranger take 26 times as much
+FACTS_LIMIT_BYTES = 32 << 20  # one machine's have less than one, a fleet's report has some of these
 RECORDED = (
     "system", "limits", "driver", "gpus", "cuda_driver", "toolkit", "visibility", "container", "network", "launcher",
     "rocm", "xpu", "mps", "python", "packages", "torch", "backends", "devices",

@@ -242,7 +242,7 @@ def test_facts_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.Monkey
     path = tmp_path / "big.json"
     with path.open("wb") as file:
         file.truncate(500 << 20)  # sparse
-    with pytest.raises(UsageError, match="larger than 8 MiB"):
+    with pytest.raises(UsageError, match="larger than 32 MiB"):
         load_snapshot(str(path))
     path.write_text('{"schema": 1, "facts": {"packages": {"distributions": [' + "{}," * 20_000 + "{}]}}}")
     with pytest.raises(UsageError, match="a list of more than 20000 entries"):
