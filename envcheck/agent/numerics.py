@@ -150,6 +150,14 @@ def step(torch: Any, device: Any, dtype: Any) -> None:
     check("outputs after a step of SGD", [last(torch.relu(first(inputs)))], [[0.25, -9.25]])
 
 
+def team(torch: Any, fewer: int) -> None:
+    """An addition that all threads of a program share, up to so many: each takes 32768 numbers (at::internal::GRAIN_SIZE). A library that
+    cannot start them ends the process. (torch.set_num_threads would start a second team, of pthreadpool's.)"""
+    threads = torch.get_num_threads() - fewer
+    if threads > 1:
+        torch.zeros(threads << 15).add_(1)
+
+
 # Linear layers side by side: inputs, outputs, dtype. With buckets of 1 KiB each is a bucket of its own, the second one of 65 KiB.
 LAYERS = ((9, 31, "float32"), (128, 130, "float32"), (7, 5, "float64"), (11, 29, "float32"))
 BUCKET = 1 << 10  # bytes

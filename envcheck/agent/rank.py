@@ -162,7 +162,8 @@ def stages(
     import torch
     import torch.distributed as dist
 
-    torch.set_num_threads(1)
+    if "fewer_threads" not in arm:
+        torch.set_num_threads(1)
     log.leave()
 
     log.enter("device")
@@ -171,7 +172,12 @@ def stages(
 
     context = TaskContext(torch, dist, arm, rank, device, folder, log)
     if arm.get("alone"):
-        run_tasks(context, arm, tasks)
+        if arm.get("tasks"):
+            run_tasks(context, arm, tasks)
+        elif "fewer_threads" in arm:
+            context.stage("threads", numerics.team, torch, arm["fewer_threads"])
+        else:
+            context.stage("step", numerics.step, torch, device, torch.float32)
         return
 
     log.enter("store")
