@@ -172,12 +172,7 @@ def stages(
 
     context = TaskContext(torch, dist, arm, rank, device, folder, log)
     if arm.get("alone"):
-        if arm.get("tasks"):
-            run_tasks(context, arm, tasks)
-        elif "fewer_threads" in arm:
-            context.stage("threads", numerics.team, torch, arm["fewer_threads"])
-        else:
-            context.stage("step", numerics.step, torch, device, torch.float32)
+        alone(context, arm, tasks)
         return
 
     log.enter("store")
@@ -201,6 +196,16 @@ def stages(
     if "ddp" in arm["stages"]:
         training(context)
     destroy(context, arm)
+
+
+def alone(context: TaskContext, arm: ArmSpec, tasks: Dict[str, Callable[[TaskContext], None]]) -> None:
+    """What one process does without a group."""
+    if arm.get("tasks"):
+        run_tasks(context, arm, tasks)
+    elif "fewer_threads" in arm:
+        context.stage("threads", numerics.team, context.torch, arm["fewer_threads"])
+    else:
+        context.stage("step", numerics.step, context.torch, context.device, context.torch.float32)
 
 
 def device_of(torch: Any, arm: ArmSpec, rank: int) -> Any:
