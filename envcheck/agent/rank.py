@@ -184,9 +184,7 @@ def stages(
     numerics.place(dist, rank, arm["world_size"])
     log.leave()
 
-    log.enter("barrier")
-    context.barrier()
-    log.leave()
+    context.stage("barrier", context.barrier)
 
     if arm.get("tasks"):
         run_tasks(context, arm, tasks)

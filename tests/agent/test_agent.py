@@ -411,7 +411,7 @@ def __getattr__(name):
     torch = torch_of(examined.facts)
     assert torch.import_status is ImportStatus.OK and torch.cuda == "13.0"
     assert isinstance(examined.facts["devices"], Missing)
-    assert isinstance(examined.facts["live"], Missing) and examined.facts["live"].why is Why.ABSENT
+    assert isinstance(examined.facts["live"], Missing) and examined.facts["live"].why is Why.FAILED
     assert examined.ended.finished
 
 
