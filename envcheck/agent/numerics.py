@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+from . import torch_constants
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
@@ -151,11 +153,15 @@ def step(torch: Any, device: Any, dtype: Any) -> None:
 
 
 def team(torch: Any, fewer: int) -> None:
-    """An addition that all threads of a program share, up to so many: each takes 32768 numbers (at::internal::GRAIN_SIZE). A library that
-    cannot start them ends the process. (torch.set_num_threads would start a second team, of pthreadpool's.)"""
+    """An addition by a team of all threads that a program would have but so many. A library that cannot start them ends the process.
+    (OpenMP itself is told: torch.set_num_threads would start a second team, of pthreadpool's.)"""
+    import ctypes
+
     threads = torch.get_num_threads() - fewer
-    if threads > 1:
-        torch.zeros(threads << 15).add_(1)
+    for path in torch_constants.loaded_libraries() if threads > 1 else ():
+        if path.rpartition("/")[2].startswith(("libgomp", "libiomp")):
+            ctypes.CDLL(path).omp_set_num_threads(threads)
+            torch.zeros(threads << 15).add_(1)
 
 
 # Linear layers side by side: inputs, outputs, dtype. With buckets of 1 KiB each is a bucket of its own, the second one of 65 KiB.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 STAGES = ["start", "device", "store", "init", "barrier", "all_reduce", "ddp", "destroy"]
 SHORT = ["start", "device", "store", "init", "barrier", "all_reduce", "destroy"]
 ALONE = ["start", "device", "step"]
-UNSEEN = 8  # tasks of ours that the kernel still counts, or already, and that are not in /proc
+UNSEEN = 16  # tasks of ours that the kernel still counts, or already, and that are not in /proc
 SIZES = (4, 64 << 10, 4 << 20)  # bytes of int32; the second is the first that an MTU black hole swallows
 SOCKETS_ONLY = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}
 TRANSPORT_STEPS = (
