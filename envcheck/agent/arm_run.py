@@ -131,7 +131,7 @@ def allowed(plan: Plan, arm: ArmSpec, one: RankProcess) -> float:
     afresh = 1 if plan.fork else 3
     if arm.get("tasks"):
         return plan.stage_seconds * arm["patience"].get(one.stage, 1) * afresh
-    if one.stage == "ddp":
+    if one.stage in ("ddp", "step"):
         return plan.stage_seconds * afresh
     return plan.stage_seconds * (2 if arm["backend"] in ("nccl", "xccl") and one.stage in ("init", "barrier") else 1)
 

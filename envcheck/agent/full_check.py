@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from . import jobs, launcher_runs, processes, quick_check
+from . import jobs, launcher_runs, processes, quick_check, torch_constants
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class JobPlanner:
 
     def __init__(self, plan: Plan, dist: Any, asked: Any, control: str) -> None:
         self.plan, self.dist, self.control = plan, dist, control
-        usable = [row for row in (asked or {}).get("devices", ()) if row.get("kernel") == "ok" and row.get("kind") != "mps"]
+        usable = quick_check.usable(asked)
         self.kind = str(usable[0]["kind"]) if usable else "cpu"
         self.places: List[int] = [row["index"] for row in usable]
         wanted = plan.options["nproc"]
@@ -105,11 +105,11 @@ class JobPlanner:
             alone.remove("compile")  # Triton is what counts there
         self.batch("solo", "none", "cpu", 1, alone, alone=True)
         group = list(MULTI_PROCESS)
-        if not quick_check.has(self.dist, "gloo") or self.control != "pass":
-            why = "gloo over loopback did not pass" if quick_check.has(self.dist, "gloo") else "gloo is not in this build"
+        if not torch_constants.has(self.dist, "gloo") or self.control != "pass":
+            why = "gloo over loopback did not pass" if torch_constants.has(self.dist, "gloo") else "gloo is not in this build"
             self.without(why, group, self.ranks)
         else:
-            on_gpu = cuda and len(self.places) >= 2 and quick_check.has(self.dist, "nccl")
+            on_gpu = cuda and len(self.places) >= 2 and torch_constants.has(self.dist, "nccl")
             if on_gpu:
                 self.batch("group-nccl", "nccl", self.kind, self.gpu_ranks, group)
                 self.batch("group-gloo", "gloo", "cpu", self.ranks, ["collectives"])
@@ -153,7 +153,7 @@ class JobPlanner:
 
     def bandwidth(self, cuda: bool) -> None:
         """Over all GPUs, else over two ranks of the CPU."""
-        if cuda and len(self.places) >= 2 and self.control == "pass" and quick_check.has(self.dist, "nccl"):
+        if cuda and len(self.places) >= 2 and self.control == "pass" and torch_constants.has(self.dist, "nccl"):
             self.batch("wire", "nccl", self.kind, len(self.places), ["wire"])
         elif cuda:
             self.batch("wire", "none", self.kind, 1, ["wire"], alone=True)

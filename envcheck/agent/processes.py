@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Tuple
 
 PR_SET_PDEATHSIG = 1  # prctl(2)
+KEEPER_SECONDS = 6.0  # for what removes shared memory when those who had it are gone: torch's needs three of an idle machine
 LOG_LIMIT = 64 << 20  # bytes that a child's output may take on disk; only its end is ever read
 
 
@@ -242,6 +243,24 @@ def descendants(root: int) -> List[int]:
     return found
 
 
+def most_threads() -> int:
+    """No library takes more for its team of threads than one of these: what it is told, or the processors."""
+    told = [os.environ.get(name, "").partition(",")[0].strip() for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_DOMAIN_NUM_THREADS")]
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    return max([processors, *(int(one) for one in told if one.isdecimal())])
+
+
+def tasks_of_the_check() -> int:
+    """Processes and threads of envcheck's, which has started the session that the agent leads: the kernel counts both, and a program of
+    the user's does not have them beside it."""
+    try:
+        with open("/proc/%d/stat" % os.getsid(0), "rb") as file:
+            root = int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        root = os.getpid()
+    return sum(len(jsonl.attempt(os.listdir, "/proc/%d/task" % pid) or ()) for pid in (root, *descendants(root)))
+
+
 def cpu_seconds(root: int) -> float:
     """CPU time of a process and of all below it, those that have ended included; 0.0 where there is no /proc."""
     ticks = 0
@@ -273,8 +292,9 @@ class Pulse:
 
 
 def end_tree(root: int) -> None:
-    """SIGKILL a child of ours and everything below it, until nothing is left of it (3 s at most)."""
-    limit = time.monotonic() + 3
+    """SIGKILL a child of ours and everything below it, until nothing is left of it (3 s at most, without what keeps shared memory)."""
+    began = time.monotonic()
+    limit = began + 3
     below = descendants(root)
     kill(root)
     for pid in below:
@@ -289,6 +309,8 @@ def end_tree(root: int) -> None:
             exit_status(pid)
             if time.monotonic() > limit - 2:
                 kill(pid)
+            elif keeps_shared_memory(pid):
+                limit = max(limit, began + KEEPER_SECONDS)
         time.sleep(0.01)
 
 
@@ -300,7 +322,7 @@ def end_strays(known: Sequence[int]) -> None:
         if not strays:
             return
         for pid in strays:
-            if keeps_shared_memory(pid) and reap(pid, 1) is not None:
+            if keeps_shared_memory(pid) and reap(pid, KEEPER_SECONDS) is not None:
                 continue
             kill(pid)
             for below in descendants(pid):

@@ -6,7 +6,8 @@ import socket
 import sys
 import time
 
-from . import arm_run, isolation, jsonl, rank_evidence, rank_start
+from . import arm_run, isolation, jsonl, processes, rank_evidence, rank_start
+from .torch_constants import group_of, has
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 STAGES = ["start", "device", "store", "init", "barrier", "all_reduce", "ddp", "destroy"]
 SHORT = ["start", "device", "store", "init", "barrier", "all_reduce", "destroy"]
+ALONE = ["start", "device", "step"]
+UNSEEN = 16  # tasks of ours that the kernel still counts, or already, and that are not in /proc
 SIZES = (4, 64 << 10, 4 << 20)  # bytes of int32; the second is the first that an MTU black hole swallows
 SOCKETS_ONLY = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}
 TRANSPORT_STEPS = (
@@ -43,17 +46,17 @@ def check(
     """
     import torch
 
-    if not jsonl.call(torch, "distributed.is_available"):
-        return {"unavailable": "torch.distributed is not in this build"}
+    dist = group_of(torch)
     plan = rank_start.Plan(options, writer, no_fork is None, stage_seconds, deadline)
     plan.host, plan.exposed = isolation.make()
     try:
-        skipped, control = run_arms(plan, torch.distributed, asked)
+        skipped, control = run_arms(plan, dist, asked) if dist else (one_process_arms(plan, asked), "fail")
+        threads_arm(plan)
         value: Dict[str, Any] = {"start_method": "fork" if plan.fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
         value["start_reason"] = no_fork or None
         if full:
             plan.tasks = tasks or {}
-            value["order"] = full(plan, torch.distributed, asked, control)
+            value["order"] = full(plan, dist, asked, control)
     finally:
         plan.close()
     return value
@@ -104,7 +107,7 @@ def gloo_arms(plan: Plan, ranks: int) -> Tuple[str, bool]:
         return status, False
     if second:
         second.drop()  # its turn comes, undisturbed
-    if status != "pass":
+    if status != "pass" and not (status == "fail" and all(one.stage == "ddp" for one in first.ranks)):  # else neither store nor place
         with_file = run(plan, make_arm("gloo-file-store", "gloo", "cpu", ranks, loopback=True, store="file", stages=SHORT))
         if status == with_file == "hang":
             return status, True
@@ -122,21 +125,57 @@ def on_host_loopback(plan: Plan, control: ArmSpec) -> None:
         run(plan, make_arm("gloo-host-loopback", "gloo", "cpu", ranks, loopback=True, store="file", stages=SHORT, sizes=SIZES[:2]))
 
 
-def has(dist: Any, backend: str) -> bool:
-    return bool(jsonl.call(dist, "is_%s_available" % backend))
+def one_process_arms(plan: Plan, asked: Any) -> List[str]:
+    """A step of training without a process group, where this build knows none; on the first free GPU too. Returns what that leaves open."""
+    run(plan, one_process("one-process"))
+    for row in usable(asked)[:1]:
+        run(plan, one_process("one-process-gpu", row["kind"], [row["index"]]))
+    return ["torch.distributed is not in this build"]
+
+
+def threads_arm(plan: Plan) -> None:
+    """Whether as many threads start as a program would have: ranks take one each. Written only where they do not, after a second try and
+    a third: what else of envcheck's runs meanwhile comes and goes. An interpreter started afresh would cost another import."""
+    for again in (True, True, False):
+        arm = make_arm("one-process-threads", "none", "cpu", 1, store="none", stages=["start", "device", "threads"])
+        arm["alone"], arm["fewer_threads"] = True, processes.tasks_of_the_check() + UNSEEN
+        if not plan.fork or processes.most_threads() - arm["fewer_threads"] < 2:
+            return
+        one = arm_run.ArmRun(plan, arm)
+        one.start()
+        while not one.step(0.1):
+            pass
+        result = one.result()
+        if result["status"] == "pass":
+            return
+        if not again or result["status"] == "inconclusive":
+            write_result(plan, arm, result)
+            return
+        one.drop()
+
+
+def one_process(name: str, device: str = "cpu", places: Sequence[int] = ()) -> ArmSpec:
+    arm = make_arm(name, "none", device, 1, places=places, store="none", stages=ALONE)
+    arm["alone"] = True
+    return arm
+
+
+def usable(asked: Any) -> List[Dict[str, Any]]:
+    """The GPUs on which a kernel ran; `asked` is what the devices' child said."""
+    return [row for row in (asked or {}).get("devices", ()) if row.get("kernel") == "ok" and row.get("kind") != "mps"]
 
 
 def accelerator_arms(plan: Plan, dist: Any, asked: Any, world: Any, control: str) -> List[str]:
-    usable = [row for row in (asked or {}).get("devices", ()) if row.get("kernel") == "ok" and row.get("kind") != "mps"]
-    if not usable:
+    free = usable(asked)
+    if not free:
         held = [row for row in (asked or {}).get("devices", ()) if row.get("kernel") == "unknown"]
         # CUDA's words are followed by several lines of advice
         return ["no GPU was free for the live check: " + str(held[0].get("kernel_error")).partition("\n")[0]] if held else []
-    kind = usable[0]["kind"]
+    kind = free[0]["kind"]
     backend = "xccl" if kind == "xpu" else "nccl"
     if not has(dist, backend):
         return ["%s is not in this build" % backend]
-    places = [row["index"] for row in usable]
+    places = [row["index"] for row in free]
     if len(places) >= 2:
         ranks = len(places) if world == "all" else min(len(places), world or 2)
         status = run(plan, make_arm(backend, backend, kind, ranks, places=places))

@@ -162,7 +162,8 @@ def stages(
     import torch
     import torch.distributed as dist
 
-    torch.set_num_threads(1)
+    if "fewer_threads" not in arm:
+        torch.set_num_threads(1)
     log.leave()
 
     log.enter("device")
@@ -171,7 +172,7 @@ def stages(
 
     context = TaskContext(torch, dist, arm, rank, device, folder, log)
     if arm.get("alone"):
-        run_tasks(context, arm, tasks)
+        alone(context, arm, tasks)
         return
 
     log.enter("store")
@@ -183,9 +184,7 @@ def stages(
     numerics.place(dist, rank, arm["world_size"])
     log.leave()
 
-    log.enter("barrier")
-    context.barrier()
-    log.leave()
+    context.stage("barrier", context.barrier)
 
     if arm.get("tasks"):
         run_tasks(context, arm, tasks)
@@ -195,6 +194,16 @@ def stages(
     if "ddp" in arm["stages"]:
         training(context)
     destroy(context, arm)
+
+
+def alone(context: TaskContext, arm: ArmSpec, tasks: Dict[str, Callable[[TaskContext], None]]) -> None:
+    """What one process does without a group."""
+    if arm.get("tasks"):
+        run_tasks(context, arm, tasks)
+    elif "fewer_threads" in arm:
+        context.stage("threads", numerics.team, context.torch, arm["fewer_threads"])
+    else:
+        context.stage("step", numerics.step, context.torch, context.device, context.torch.float32)
 
 
 def device_of(torch: Any, arm: ArmSpec, rank: int) -> Any:

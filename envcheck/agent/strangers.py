@@ -115,8 +115,9 @@ def name_of(pid: str) -> str:
 
 
 def doubted(result: Dict[str, object], watch: Watch) -> Dict[str, object]:
-    """The result of a trial; one that went wrong while a stranger was connected says nothing, and neither do its ranks' words."""
-    if not watch.seen or result["status"] not in ("fail", "hang"):
+    """The result of a trial; one that went wrong, or for which the time ran out, while a stranger was connected says nothing, and neither
+    do its ranks' words."""
+    if not watch.seen or result["status"] not in ("fail", "hang", "inconclusive"):
         return result
     reason = "%s was connected to the ranks meanwhile, and may have caused what went wrong" % watch.words()
     ranks: List[object] = []

@@ -54,6 +54,25 @@ def ask(torch: Any, question: str) -> Any:
     return jsonl.call(torch, question)
 
 
+def group_of(torch: Any) -> Any:
+    """torch.distributed, None in a build without it."""
+    return torch.distributed if says(torch, "distributed.is_available") else None
+
+
+def has(dist: Any, backend: str) -> bool:
+    """Whether that build has the backend. torch before 1.12 does not know each of the questions."""
+    question = "is_%s_available" % backend
+    return hasattr(dist, question) and says(dist, question)
+
+
+def says(root: Any, question: str) -> bool:
+    """What torch answers. One that raises there, or has lost the question, is broken: that is no "no"."""
+    try:
+        return bool(jsonl.dotted(root, question)())
+    except BaseException as error:
+        raise RuntimeError("%s() raised %s: %s" % (question, type(error).__name__, jsonl.said(error))) from error
+
+
 def plain(torch: Any) -> bool:
     """A build for no GPU of NVIDIA or AMD."""
     return jsonl.attempt(lambda: torch.version.cuda) is None and jsonl.attempt(lambda: torch.version.hip) is None

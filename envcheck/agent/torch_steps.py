@@ -40,6 +40,7 @@ def main(options: Dict[str, Any], writer: jsonl.Writer) -> None:
         return
     import torch
 
+    keep_caches(options)  # the import may have emptied the environment
     writer.section("torch", torch_constants.torch_facts, torch)
     writer.section("backends", torch_constants.backend_facts, torch)
     processes.keep_exit_statuses()  # the import may have changed that
@@ -76,8 +77,12 @@ def prepare(options: Dict[str, Any]) -> None:
     temporary.keep_in(options["folder"])
     working_folder.leave_out_of_children()
     working_folder.leave(options["folder"])
-    # torch._dynamo makes its cache folder when it is imported, and some settings import it with torch; unless the user has
-    # chosen one, it goes where we clean up.
+    keep_caches(options)
+
+
+def keep_caches(options: Dict[str, Any]) -> None:
+    """torch._dynamo makes its cache folder when it is imported, and some settings import it with torch; unless the user has chosen one,
+    it goes where we clean up."""
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options["folder"], "inductor"))
 
 
@@ -178,9 +183,10 @@ def training_imports_dynamo(torch: Any) -> bool:
     """Whether DDP or an optimizer's step imports torch._dynamo, from their sources. From 2.0 on they do; where nobody asks for it, it
     may be there without what it needs in turn."""
     folder = jsonl.text(lambda: os.path.dirname(torch.__file__)) or ""
-    if not torch_constants.ask(torch, "distributed.is_available") or not os.path.isdir(os.path.join(folder, "_dynamo")):
+    if not os.path.isdir(os.path.join(folder, "_dynamo")):
         return False
-    for parts in (("nn", "parallel", "distributed.py"), ("optim", "optimizer.py")):
+    group = ("nn", "parallel", "distributed.py"), ("optim", "optimizer.py")
+    for parts in group if torch_constants.ask(torch, "distributed.is_available") else group[1:]:
         try:
             with open(os.path.join(folder, *parts), encoding="utf-8") as file:
                 if "_dynamo" in file.read():

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from . import jsonl, processes, torch_steps
+from . import jsonl, processes, torch_constants, torch_steps
 from .import_guard import ImportGuard
 
 TYPE_CHECKING = False
@@ -140,7 +140,7 @@ def serve(options: Dict[str, Any], writer: jsonl.Writer) -> None:
     if no_fork is None and torch_steps.training_imports_dynamo(torch) and not writer.section("preload", torch_steps.preload):
         no_fork = "importing torch._dynamo failed"
     world_rank()
-    backends = [name for name in ("gloo", "nccl") if jsonl.call(torch, "distributed.is_%s_available" % name)]
+    backends = [name for name in ("gloo", "nccl") if torch_constants.has(torch_constants.group_of(torch), name)]
     seen = gpus() if "nccl" in backends else 0
     gc.freeze()
     gc.enable()

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 
 PR_SET_CHILD_SUBREAPER, PR_GET_CHILD_SUBREAPER = 36, 37  # linux/prctl.h
 PATIENCE_SECONDS = 1.0
+KEEPER_SECONDS = 6.0  # torch's needs three of an idle machine
 MARK = "ENVCHECK_STARTED"  # its value is made for one check, so that two side by side do not end each other's
 MARK_LIMIT = 1 << 20  # bytes of an environment
 
@@ -121,9 +122,12 @@ def _end_children(before: frozenset[int]) -> None:
 def end_all(left: Callable[[], Collection[int]]) -> None:
     """Kill processes until none is left, those that keep shared memory the last: they end by themselves when the others have, and
     remove what those left in /dev/shm."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    began = time.monotonic()
+    deadline = began + PATIENCE_SECONDS
     while (pids := left()) and time.monotonic() < deadline:
-        keepers = [pid for pid in pids if _keeps_shared_memory(pid)] if time.monotonic() < deadline - PATIENCE_SECONDS / 4 else ()
+        keepers = [pid for pid in pids if _keeps_shared_memory(pid, began)]
+        if keepers:
+            deadline = time.monotonic() + PATIENCE_SECONDS
         for pid in pids:
             if pid not in keepers:
                 _kill(pid)
@@ -134,13 +138,17 @@ def end_all(left: Callable[[], Collection[int]]) -> None:
 KEEPERS = (b"multiprocessing.resource_tracker", b"torch_shm_manager")
 
 
-def _keeps_shared_memory(pid: int) -> bool:
+def _keeps_shared_memory(pid: int, since: float) -> bool:
+    """Whether it does, and is waited for since then and no longer than it may be."""
+    spent = time.monotonic() - since
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read(MARK_LIMIT)
     except OSError:
         return False
-    return not words or any(one in words for one in KEEPERS)  # one that is just becoming another program has none for a moment
+    if not words:  # one that is just becoming another program has none for a moment
+        return spent < 0.75 * PATIENCE_SECONDS
+    return spent < KEEPER_SECONDS and any(one in words for one in KEEPERS)
 
 
 def group_of(leader: int) -> frozenset[int]:
@@ -166,14 +174,16 @@ def _processes() -> list[int]:
 
 def _end_marked(mark: bytes) -> None:
     """Look until nothing is found twice: one that is just becoming another program has no environment for a moment."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    began = time.monotonic()
+    deadline = began + PATIENCE_SECONDS
     killed: set[int] = set()
     quiet = 0
     while quiet < 2 and time.monotonic() < deadline:
         found = _marked(mark)
-        late = time.monotonic() > deadline - PATIENCE_SECONDS / 4
         for pid in found:
-            if late or not _keeps_shared_memory(pid):
+            if _keeps_shared_memory(pid, began):
+                deadline = time.monotonic() + PATIENCE_SECONDS
+            else:
                 _kill(pid)
         killed |= found
         quiet = 0 if found else quiet + 1
@@ -208,5 +218,5 @@ def _reaped(pid: int) -> bool:
     """Whether nothing of it waits for us."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:
+    except OSError:  # not our child, or a filter of system calls that lets nobody wait
         return True

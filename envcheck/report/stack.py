@@ -322,13 +322,16 @@ def _live(snapshot: Snapshot) -> Layer:
 
 
 def live_words(live: LiveFacts) -> str:
-    """What passed: "gloo on 2 ranks"; "nccl on 8 ranks, gloo on 2"; "nccl on 1 rank, gloo on 2 with cuda tensors"."""
+    """What passed: "gloo on 2 ranks"; "nccl on 8 ranks, gloo on 2"; "nccl on 1 rank, gloo on 2 with cuda tensors"; "one process"."""
     quick = [arm for arm in live.arms if not arm.part]
     passed = dict.fromkeys((arm.backend, arm.device, arm.world_size) for arm in quick if arm.status is LiveStatus.PASS)
     if not passed:
         return f"{live.backend or 'unknown backend'} on {live.world_size or len(live.ranks)} ranks"
     parts: list[str] = []
-    for backend, device, ranks in sorted(passed, key=lambda row: (row[1] == "cpu", row[0] == "gloo", row)):
+    groups = [row for row in passed if row[0] != "none"]
+    if not groups:
+        return "one process"
+    for backend, device, ranks in sorted(groups, key=lambda row: (row[1] == "cpu", row[0] == "gloo", row)):
         noun = "" if parts else " rank" if ranks == 1 else " ranks"
         parts.append(f"{backend} on {ranks}{noun}{f' with {device} tensors' if backend == 'gloo' and device != 'cpu' else ''}")
     return ", ".join(parts)

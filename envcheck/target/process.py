@@ -91,6 +91,7 @@ class Running:
     lines: list[dict[str, Any]] = field(default_factory=list)
     earlier: tuple[dict[str, Any], ...] = ()  # lines of an agent whose place this one has taken
     ended_because: str | None = None  # "start", "import", "preload", "total" if we had to end it
+    behind: float | None = None  # seconds by which the agent's clock is behind ours; not known before its first line
     ties: list[int] = field(default_factory=list)  # the ends of a pipe: the agent dies when we, who alone hold the second, are gone
 
     @property
@@ -308,7 +309,6 @@ def _step(running: Running) -> tuple[str | None, float]:
         return None, running.began
     last = begun[-1]
     done = any(line.get("section") == last["begin"] for line in running.lines[running.lines.index(last) :])
-    # monotonic clocks are one and the same on this machine, so the agent's own time counts
     return ("between steps" if done and last["begin"] in ("import", "preload") else last["begin"]), float(last.get("at", running.began))
 
 
@@ -328,7 +328,18 @@ def _read_lines(running: Running) -> None:
         except (ValueError, RecursionError):
             continue  # the last line of an agent that died while it wrote
         if isinstance(row, dict) and _sound(row):
-            running.lines.append(row)
+            running.lines.append(_on_our_clock(running, row))
+
+
+def _on_our_clock(running: Running, row: dict[str, Any]) -> dict[str, Any]:
+    """The monotonic clock is one and the same on this machine, but for a wrapper that makes a time namespace (`unshare -T`). What such an
+    agent says then counts from its first line."""
+    if "at" not in row:
+        return row
+    if running.behind is None:
+        possible = running.began <= row["at"] <= time.monotonic()
+        running.behind = 0.0 if possible else running.began - row["at"]
+    return {**row, "at": row["at"] + running.behind}
 
 
 def _sound(row: Mapping[str, Any]) -> bool:

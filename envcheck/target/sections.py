@@ -341,15 +341,16 @@ def _devices(ended: Ended, torch: TorchFacts | Missing, static: bool) -> Devices
 
 
 # An arm of the ladder explains a failure; it is none itself.
-MAIN_ARMS = ("gloo-loopback", "gloo-as-is", "nccl", "xccl", "nccl-one-rank", "xccl-one-rank", "gloo-cuda", "mpi", "ucc")
-PREFERRED = ("nccl", "xccl", "mpi", "ucc", "gloo-cuda", "gloo-loopback", "nccl-one-rank", "xccl-one-rank", "gloo-as-is")
+MAIN_ARMS = ("gloo-loopback", "gloo-as-is", "nccl", "xccl", "nccl-one-rank", "xccl-one-rank", "gloo-cuda", "mpi", "ucc",
+             "one-process", "one-process-gpu", "one-process-threads")  # fmt: skip
+PREFERRED = ("nccl", "xccl", "mpi", "ucc", "gloo-cuda", "gloo-loopback", "nccl-one-rank", "xccl-one-rank", "gloo-as-is",
+             "one-process-gpu", "one-process", "one-process-threads")  # fmt: skip
 
 
 @record
 class _LiveEnd:
     """The last line of the live check, as the agent writes it."""
 
-    unavailable: str = ""
     start_method: str = ""
     start_reason: str | None = None
     skipped: tuple[str, ...] = ()
@@ -364,12 +365,11 @@ def _live(ended: Ended, torch: TorchFacts | Missing, static: bool, asked: bool) 
         return missing
     value = (ended.section("live") or {}).get("value")
     end: _LiveEnd | None = None if value is None else decode(_LiveEnd, value)
-    if end and end.unavailable:
-        return Missing(Why.ABSENT, end.unavailable)
     # One that is done again elsewhere (agent/quick_check.py) takes the place of the first.
     arms = tuple({arm.name: arm for arm in (_arm(line["value"]) for line in ended.sections("arm"))}.values())
     if end is None:
-        preload = (ended.section("preload") or {}).get("error")
+        told = ended.section("live") or {}  # what it ended by itself with comes before what was wrong earlier
+        preload = None if "error" in told else (ended.section("preload") or {}).get("error")
         lost = Missing(Why.FAILED, f"importing torch._dynamo {preload['text']}") if preload and not arms else _lost(ended, "live")
         if not arms:
             return lost

@@ -108,6 +108,15 @@ def test_hanging_import_ends_with_its_stack(tmp_path: Path) -> None:
     assert all_gone(str(examined.folder))
 
 
+@pytest.mark.parametrize("shift", ["-500", "+100000"])
+def test_a_clock_that_is_not_ours_ends_no_import(tmp_path: Path, shift: str) -> None:
+    """As in a time namespace (`unshare -T --monotonic -500`): what the agent says of its own time counts from its first line."""
+    site = fake_torch(tmp_path, "import time; time.sleep(2.5)\n" + WORKING.format(available=False, init="lambda: None"))
+    (site / "sitecustomize.py").write_text(f"import time\nreal = time.monotonic\ntime.monotonic = lambda: real() {shift}\n")
+    examined = examine(path=site, budget=Budget(20))
+    assert torch_of(examined.facts).import_status is ImportStatus.OK and examined.ended.finished
+
+
 def test_a_grandchild_that_ignores_sigterm_goes_too(tmp_path: Path) -> None:
     mark = f"child-{uuid.uuid4().hex}"  # tests may run side by side
     body = f"import subprocess, time\nsubprocess.Popen(['sh', '-c', 'trap : TERM; sleep 300; :', {mark!r}])\ntime.sleep(3600)\n"
@@ -298,6 +307,32 @@ def test_what_is_imported_only_for_the_live_check_is_not_the_patients(tmp_path: 
     assert live.status is LiveStatus.FAIL and "NotImplementedError: a stub" in live.reason
 
 
+BROKEN_THERE = "def broken(): raise RuntimeError('undefined symbol: c10d')\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (BROKEN_THERE + "distributed.is_available = broken", "undefined symbol: c10d"),
+        ("del distributed.is_available", "no attribute 'is_available'"),
+        (BROKEN_THERE + "distributed.is_gloo_available = broken", "undefined symbol: c10d"),
+        ("def broken(): raise SystemExit(3)\ndistributed.is_available = broken", "SystemExit: 3"),
+    ],
+)
+def test_a_torch_distributed_that_cannot_be_asked_is_not_one_that_was_left_out(tmp_path: Path, more: str, words: str) -> None:
+    live = examine(path=fake_torch(tmp_path, DISTRIBUTED.format(rank="pass") + more), live="quick").facts["live"]
+    assert isinstance(live, Missing) and live.why is Why.FAILED and words in live.reason
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize(("rank", "words"), [("raise OSError('no BLAS')", "OSError: no BLAS"), ("os.kill(os.getpid(), 4)", "SIGILL")])
+def test_a_torch_without_a_process_group_is_made_to_train(tmp_path: Path, method: str, rank: str, words: str) -> None:
+    site = fake_torch(tmp_path, DISTRIBUTED.format(rank=rank) + "distributed.is_available = lambda: False")
+    live = live_of(examine(path=site, live="quick", start_method=method).facts)
+    assert live.status is LiveStatus.FAIL and live.reason.startswith("one-process: ") and words in live.reason
+    assert live.not_proved == ("torch.distributed is not in this build",)
+
+
 def test_modules_of_our_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = fake_torch(tmp_path, DISTRIBUTED.format(rank="raise NotImplementedError('a stub')"))
     for name in ("envcheck_agent", "envcheck", *(path.stem for path in Path(AGENT).parent.glob("*.py") if path.stem != "__init__")):
@@ -376,7 +411,7 @@ def __getattr__(name):
     torch = torch_of(examined.facts)
     assert torch.import_status is ImportStatus.OK and torch.cuda == "13.0"
     assert isinstance(examined.facts["devices"], Missing)
-    assert isinstance(examined.facts["live"], Missing) and examined.facts["live"].why is Why.ABSENT
+    assert isinstance(examined.facts["live"], Missing) and examined.facts["live"].why is Why.FAILED
     assert examined.ended.finished
 
 

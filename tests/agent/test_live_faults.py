@@ -52,6 +52,15 @@ def test_healthy(method: str) -> None:
     assert {arm.name for arm in live.arms} == {"gloo-loopback", "gloo-as-is"}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_healthy_without_a_process_group(method: str) -> None:
+    examined = examine(path=HERE / "faults" / "torch_without_group", live="quick", start_method=method, budget=Budget(180))
+    live = live_of(examined.facts)
+    assert live.status is LiveStatus.PASS and live.not_proved == ("torch.distributed is not in this build",), live
+    assert [arm.name for arm in live.arms] == ["one-process"] and not examined.facts["backends"].distributed
+
+
 def test_launcher_variables_do_not_reach_ranks_that_are_started_afresh(tmp_path: Path) -> None:
     """Forked ones: test_faults_ranks."""
     given = {**LAUNCHERS, **THEIR_OWN, "ENVCHECK_FAULT": "environment-told", "ENVCHECK_TOLD": str(tmp_path)}

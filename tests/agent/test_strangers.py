@@ -126,10 +126,13 @@ def test_who_counts_as_a_stranger(tmp_path: Path) -> None:
 def test_what_they_may_have_caused_is_no_verdict() -> None:
     watch = strangers.Watch()
     failed: dict[str, object] = {"status": "fail", "reason": "rank 0: x", "ranks": [1], "seconds": 1.0}
+    late: dict[str, object] = {**failed, "status": "inconclusive", "reason": "the time for the live check ran out in the stage init"}
+    assert strangers.doubted(late, watch) == late
     assert strangers.doubted(failed, watch) == failed
     watch.seen["0100007F:1234"] = "python3 (process 12)"
     words = "python3 (process 12) was connected to the ranks meanwhile, and may have caused what went wrong"
     assert strangers.doubted(failed, watch) == {"status": "inconclusive", "reason": words, "ranks": [], "seconds": 1.0}
+    assert strangers.doubted(late, watch) == strangers.doubted(failed, watch)
     passed: dict[str, object] = {**failed, "status": "pass"}
     assert strangers.doubted(passed, watch) == passed
 

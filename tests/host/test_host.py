@@ -26,6 +26,7 @@ from envcheck.facts import dead_mount
 from envcheck.facts.snapshot import SystemFacts
 from envcheck.host import access
 from envcheck.host.access import RealHost, run_command
+from envcheck.host.orphans import end_all
 from envcheck.options import parse
 from envcheck.probes.system import probe
 from envcheck.target.interpreter import choose
@@ -170,3 +171,13 @@ def test_what_a_tool_has_started_before_it_gets_its_limits_has_them_too(tmp_path
     monkeypatch.setattr(access, "FILE_LIMIT", 1 << 20)
     run_command(["sh", "-c", f"(sleep 0.4; head -c 4M /dev/zero > {tmp_path}/file) & wait"], timeout=SOON)
     assert (tmp_path / "file").stat().st_size == 1 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_what_removes_shared_memory_is_waited_for_as_long_as_torchs_needs(tmp_path: Path) -> None:
+    """Killed after a second, it left the segments of a dead process in /dev/shm for good."""
+    segment = tmp_path / "torch_1_2_0"
+    segment.touch()
+    keeper = subprocess.Popen(["sh", "-c", f"sleep 1.6; rm '{segment}'", "torch_shm_manager"], start_new_session=True)
+    end_all(lambda: [] if keeper.poll() is not None else [keeper.pid])
+    assert not segment.exists()
