@@ -23,6 +23,5 @@ if TYPE_CHECKING:
         part: str  # of the full check: "collectives", "training", "launchers"
         tasks: List[str]  # of the full check: what a set of ranks does in one go, each an arm of its own in the report
         alone: bool  # one process without a process group
-        fewer_threads: int  # than a program would have: with those that envcheck's processes are, as many
         patience: Dict[str, float]  # by stage, how many times the usual deadline it may take
         rest: bool  # a rank that was started afresh does not leave, but waits for its next arm

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import math
 
-from . import torch_constants
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
@@ -150,18 +148,6 @@ def step(torch: Any, device: Any, dtype: Any) -> None:
     optimizer.step()
     check("parameters after a step of SGD", parameters, ([[0.0, 0.0], [-3.25, 1.25]], [-3.0, 0.25], [[0.5, -2.0]], [0.25]))
     check("outputs after a step of SGD", [last(torch.relu(first(inputs)))], [[0.25, -9.25]])
-
-
-def team(torch: Any, fewer: int) -> None:
-    """An addition by a team of all threads that a program would have but so many. A library that cannot start them ends the process.
-    (OpenMP itself is told: torch.set_num_threads would start a second team, of pthreadpool's.)"""
-    import ctypes
-
-    threads = torch.get_num_threads() - fewer
-    for path in torch_constants.loaded_libraries() if threads > 1 else ():
-        if path.rpartition("/")[2].startswith(("libgomp", "libiomp")):
-            ctypes.CDLL(path).omp_set_num_threads(threads)
-            torch.zeros(threads << 15).add_(1)
 
 
 # Linear layers side by side: inputs, outputs, dtype. With buckets of 1 KiB each is a bucket of its own, the second one of 65 KiB.

@@ -243,24 +243,6 @@ def descendants(root: int) -> List[int]:
     return found
 
 
-def most_threads() -> int:
-    """No library takes more for its team of threads than one of these: what it is told, or the processors."""
-    told = [os.environ.get(name, "").partition(",")[0].strip() for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "MKL_DOMAIN_NUM_THREADS")]
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    return max([processors, *(int(one) for one in told if one.isdecimal())])
-
-
-def tasks_of_the_check() -> int:
-    """Processes and threads of envcheck's, which has started the session that the agent leads: the kernel counts both, and a program of
-    the user's does not have them beside it."""
-    try:
-        with open("/proc/%d/stat" % os.getsid(0), "rb") as file:
-            root = int(file.read().rpartition(b")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        root = os.getpid()
-    return sum(len(jsonl.attempt(os.listdir, "/proc/%d/task" % pid) or ()) for pid in (root, *descendants(root)))
-
-
 def cpu_seconds(root: int) -> float:
     """CPU time of a process and of all below it, those that have ended included; 0.0 where there is no /proc."""
     ticks = 0

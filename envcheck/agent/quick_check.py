@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 
-from . import arm_run, isolation, jsonl, processes, rank_evidence, rank_start
+from . import arm_run, isolation, jsonl, rank_evidence, rank_start
 from .torch_constants import group_of, has
 
 TYPE_CHECKING = False
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 STAGES = ["start", "device", "store", "init", "barrier", "all_reduce", "ddp", "destroy"]
 SHORT = ["start", "device", "store", "init", "barrier", "all_reduce", "destroy"]
 ALONE = ["start", "device", "step"]
-UNSEEN = 16  # tasks of ours that the kernel still counts, or already, and that are not in /proc
 SIZES = (4, 64 << 10, 4 << 20)  # bytes of int32; the second is the first that an MTU black hole swallows
 SOCKETS_ONLY = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket", "NCCL_NET_PLUGIN": "none"}
 TRANSPORT_STEPS = (
@@ -51,7 +50,6 @@ def check(
     plan.host, plan.exposed = isolation.make()
     try:
         skipped, control = run_arms(plan, dist, asked) if dist else (one_process_arms(plan, asked), "fail")
-        threads_arm(plan)
         value: Dict[str, Any] = {"start_method": "fork" if plan.fork else "spawn", "stage_seconds": plan.stage_seconds, "skipped": skipped}
         value["start_reason"] = no_fork or None
         if full:
@@ -131,27 +129,6 @@ def one_process_arms(plan: Plan, asked: Any) -> List[str]:
     for row in usable(asked)[:1]:
         run(plan, one_process("one-process-gpu", row["kind"], [row["index"]]))
     return ["torch.distributed is not in this build"]
-
-
-def threads_arm(plan: Plan) -> None:
-    """Whether as many threads start as a program would have: ranks take one each. Written only where they do not, after a second try and
-    a third: what else of envcheck's runs meanwhile comes and goes. An interpreter started afresh would cost another import."""
-    for again in (True, True, False):
-        arm = make_arm("one-process-threads", "none", "cpu", 1, store="none", stages=["start", "device", "threads"])
-        arm["alone"], arm["fewer_threads"] = True, processes.tasks_of_the_check() + UNSEEN
-        if not plan.fork or processes.most_threads() - arm["fewer_threads"] < 2:
-            return
-        one = arm_run.ArmRun(plan, arm)
-        one.start()
-        while not one.step(0.1):
-            pass
-        result = one.result()
-        if result["status"] == "pass":
-            return
-        if not again or result["status"] == "inconclusive":
-            write_result(plan, arm, result)
-            return
-        one.drop()
 
 
 def one_process(name: str, device: str = "cpu", places: Sequence[int] = ()) -> ArmSpec:

@@ -162,8 +162,7 @@ def stages(
     import torch
     import torch.distributed as dist
 
-    if "fewer_threads" not in arm:
-        torch.set_num_threads(1)
+    torch.set_num_threads(1)
     log.leave()
 
     log.enter("device")
@@ -200,8 +199,6 @@ def alone(context: TaskContext, arm: ArmSpec, tasks: Dict[str, Callable[[TaskCon
     """What one process does without a group."""
     if arm.get("tasks"):
         run_tasks(context, arm, tasks)
-    elif "fewer_threads" in arm:
-        context.stage("threads", numerics.team, context.torch, arm["fewer_threads"])
     else:
         context.stage("step", numerics.step, context.torch, context.device, context.torch.float32)
 

@@ -67,16 +67,25 @@ def local_ports_few(facts: Facts, matches: Matches) -> Answer:
     return Hit({"first": first, "last": last, "count": count}, quoted(matches), variant=variant)
 
 
-@check(needs="limits", reads="limits system")
+@check(needs="limits", reads="limits system python")
 def processes_nearly_used(facts: Facts) -> Answer:
-    """The control group has no room for the threads of one more process: OpenMP and OpenBLAS start one for each CPU that they see."""
+    """The control group has no room for the threads of one more process: OpenMP and OpenBLAS start as many as they are told, else one for
+    each CPU that they see."""
     used, limit, cpus = facts.limits.group_tasks, facts.limits.group_tasks_limit, facts.system.cpu_affinity or facts.system.cpu_count
-    if used is None or limit is None or limit - used >= max(FEW_TASKS, cpus or 0):
+    told = _told_threads(facts)
+    wanted = (cpus or 0) if told is None else told
+    if used is None or limit is None or limit - used >= max(FEW_TASKS, wanted):
         return None
     free = max(0, limit - used)
-    values = {"used": used, "limit": limit, "free": free, "cpus": cpus}
+    values = {"used": used, "limit": limit, "free": free, "cpus": cpus, "threads": told}
     evidence = (Evidence("control group", f"pids.current {used}, pids.max {limit}"),)
-    return Hit(values, evidence, variant=None if free < (cpus or 0) else "few")
+    return Hit(values, evidence, variant="few" if free >= wanted else None if told is None else "told")
+
+
+def _told_threads(facts: Facts) -> int | None:
+    """OMP_NUM_THREADS; of a list, which is by level of nesting, the first."""
+    told = facts.python.variables.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(told) if told.isdecimal() and len(told) < 7 else None
 
 
 @check(needs="limits network", reads="limits network container symptoms")

@@ -342,9 +342,9 @@ def _devices(ended: Ended, torch: TorchFacts | Missing, static: bool) -> Devices
 
 # An arm of the ladder explains a failure; it is none itself.
 MAIN_ARMS = ("gloo-loopback", "gloo-as-is", "nccl", "xccl", "nccl-one-rank", "xccl-one-rank", "gloo-cuda", "mpi", "ucc",
-             "one-process", "one-process-gpu", "one-process-threads")  # fmt: skip
+             "one-process", "one-process-gpu")  # fmt: skip
 PREFERRED = ("nccl", "xccl", "mpi", "ucc", "gloo-cuda", "gloo-loopback", "nccl-one-rank", "xccl-one-rank", "gloo-as-is",
-             "one-process-gpu", "one-process", "one-process-threads")  # fmt: skip
+             "one-process-gpu", "one-process")  # fmt: skip
 
 
 @record

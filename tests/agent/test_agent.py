@@ -461,9 +461,9 @@ def test_warnings_as_errors(tmp_path: Path) -> None:
 # ---- the loop that watches the ranks
 
 
-def test_no_distributed_package(tmp_path: Path) -> None:
+def test_a_torch_that_has_lost_its_package_distributed(tmp_path: Path) -> None:
     live = examine(path=fake_torch(tmp_path, WORKING.format(available=False, init="lambda: None")), live="quick").facts["live"]
-    assert isinstance(live, Missing) and live.why is Why.ABSENT
+    assert isinstance(live, Missing) and live.why is Why.FAILED and "has no attribute 'distributed'" in live.reason
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -150,11 +150,9 @@ CHECKS: list[Row] = [
     ("120 MiB of memory", GROUP.format(kind="memory", value="120M", file="memory.limit_in_bytes"), 1, ("host-memory-low",), ("120 MiB",)),
     ("200 MiB of memory", GROUP.format(kind="memory", value="200M", file="memory.limit_in_bytes"), 1, ("host-memory-low",), ("200 MiB",)),
     ("eight tasks", GROUP.format(kind="pids", value="8", file="pids.max"), 1, ("processes-low",), ("allows 8 of them",)),
-    ("forty tasks, and a team of 64 threads",
-     "export OMP_NUM_THREADS=64 MKL_DYNAMIC=FALSE\n" + GROUP.format(kind="pids", value="40", file="pids.max"), 1, ("processes-low",),
-     ("allows 40 of them", "OMP_NUM_THREADS")),
-    ("room for a team of 64 threads and no more",
-     "export OMP_NUM_THREADS=64 MKL_DYNAMIC=FALSE\n" + GROUP.format(kind="pids", value="80", file="pids.max"), 0, (), ()),
+    ("forty tasks, and 64 threads a process",
+     "export OMP_NUM_THREADS=64\n" + GROUP.format(kind="pids", value="40", file="pids.max"), 0, ("processes-nearly-used",),
+     ("64 threads",)),
 ]  # fmt: skip
 SAME = """cat > what.py <<'EOF'
 import ctypes, os, resource, signal
