@@ -97,7 +97,8 @@ def coded(text: str, mask: str) -> str:
         for start, end in _values(text, word, mask):
             parts += [text[last:start], mask]
             last = end
-    return _TYPED.sub(lambda found: mask if _typed(found) else found[0], "".join([*parts, text[last:]]) if parts else text)
+    text = "".join([*parts, text[last:]]) if parts else text
+    return _TYPED.sub(lambda found: mask if _typed(found) else found[0], text) if "#" in text or "*" in text else text
 
 
 def _values(text: str, word: re.Match[str], mask: str) -> Iterator[tuple[int, int]]:

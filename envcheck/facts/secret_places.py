@@ -76,7 +76,12 @@ def _in_bytes(found: re.Match[str]) -> bool:
     if found[1][:1] in "kK" and (not head or _NO_KEY.search(head[0])):
         return False
     said = [int(one, 16 if one[:2] in ("0x", "0X") else 10) for one in re.findall(_BYTE, found[2])]
-    return len(said) % 8 == 0 and max(said) < 256 and said not in (sorted(said), sorted(said)[::-1]) and 4 * len(set(said)) >= 3 * len(said)
+    return (
+        len(said) % 8 == 0
+        and 63 < max(said) < 256
+        and said not in (sorted(said), sorted(said)[::-1])
+        and 4 * len(set(said)) >= 3 * len(said)
+    )
 
 
 # ------------------------------------------------------------------ an element, up to its end
@@ -295,7 +300,7 @@ _BY_WORD: tuple[tuple[tuple[str, ...], re.Pattern[str], Callable[[re.Match[str]]
       "pitanj", "вопрос", "питанн", "въпрос", "kysymy", "kérdés", "sorus", "gizli", "spørg", "spørs", "ερώτη", "pertany", "câu hỏi",
       "密保", "问题", "問題", "質問", "秘密", "보안", *ASKED), ANSWER, None),
     (("key", "psk", "secret"), _BYTES, _in_bytes),
-    (("-u", "-a ", "--user", "auth"), _KEY_AS_ACCOUNT, _key_as_account),
+    (("-u ", "-u=", "-a ", "-a=", "--user", "--auth", "--basic"), _KEY_AS_ACCOUNT, _key_as_account),
     (("pass", "pwd", "pw", "psk", "pin", "key"), _JOINED, _joined),
     (("sha", "md5", "aes", "des"), _CIPHERED, _ciphered),
     (("createuser", "snmp", "usmuser", "authentication", "message-digest", "auth ", "priv ", "hex:", "ascii:",

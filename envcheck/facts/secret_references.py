@@ -80,7 +80,7 @@ _AFTER_A_SECRET = re.compile(r"(?i)(?:password|passwd|passphrase|pwd|token|secre
 
 # Nothing stands behind the sign, and the next line begins at its left; a filter of a template; the name of what a cloud keeps
 _NOTHING = re.compile(
-    r"(?<![=:!<>])=[\x20\t]{0,8}(?:\r?\n|\\{1,3}n)\Z|\{\{[^{}\n\"']{1,120}\|\s{0,4}\Z|\barn:aws[\w-]{0,12}:[^\s\"']{0,100}\Z"
+    r"(?<![=:!<>])=[\x20\t]{0,8}(?:\r?\n|\\{1,3}n)\Z|\{\{[^{}\n]{1,120}\|\s{0,4}\Z|\barn:aws[\w-]{0,12}:[^\s\"']{0,100}\Z"
 )
 
 

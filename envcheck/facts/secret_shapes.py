@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator
 
 from envcheck.facts.secret_references import is_reference, is_state
-from envcheck.facts.secret_words import CHANGED, FOREIGN, SINCE, TO, any_of
+from envcheck.facts.secret_words import CHANGED, FOREIGN, SINCE, TO, VERBS, any_of
 
 # ------------------------------------------------------------------ what a token is made of
 
@@ -113,7 +113,7 @@ _PASSWORD = re.compile(
 )
 _KEY = re.compile(
     r"(?i)(?:api|access|secret|private|account|auth|customer|service|license|licence|recovery|unlock|activation|send|deploy)[\x20_-]?keys?(?![a-z])"
-    r"|(?<![a-z])(?:auth_?|access_?)?tokens?(?![a-z_-])|licen[cs]es?(?![a-z])|(?:serial|product|bitlocker|set-?up)\skey|(?:authenticator|[th]?otp|2fa|mfa)[\x20_-](?:seed|secret|key)(?![a-z])|(?<![a-z])secret(?:[\x20_-]key)?(?![a-z_])|(?<![a-z-])(?:log_?in|authorize|authenticate|access\simport)(?![a-z\d_])"
+    r"|(?<![a-z])(?:auth_?|access_?)?tokens?(?![a-z_-])|licen[cs]es?(?![a-z])|(?:serial|product|bitlocker|set-?up|entry)\skey|(?:authenticator|[th]?otp|2fa|mfa)[\x20_-](?:seed|secret|key)(?![a-z])|(?<![a-z])secret(?:[\x20_-]key)?(?![a-z_])|(?<![a-z-])(?:log_?in|authorize|authenticate|access\simport)(?![a-z\d_])"
 )
 _GROUPS = re.compile(r"[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){2,8}")  # of a key of a product
 _GAP = re.compile(r"(?:[\s\"'`「『«“‘(\[<:：=→>—–|.…?·»*#&;,!)\]}]|\\{1,3}[nrt\"']|-(?=[\s>])|[是为為は](?=[「『“\"'\x20]|[!-~])){0,80}")
@@ -128,9 +128,9 @@ _STARRED = re.compile(r"[*•●]{3}[\"'`)\]}>,;.]{0,3}(?:\s|\Z)")  # what was h
 _COPULA = re.compile(
     r"(?i)is|was|now|still|est?|era|[éè]|ist|war|lautet|brzmi|zní|este|είναι|jest|je|to|[äe]r|on|là|adalah|ialah|olan|sono|sarà|vale|isto|будет|такой|это"
 )
-# Verbs that are no other word in English, and what goes on to say it is told
-_VERB = re.compile(r"(?i)is|was|est?|era|[éè]|ist|war|lautet|luidt|brzmi|zní|este|είναι|jest|[äe]r|adalah|ialah|là|sono|sarà|vale|будет")
 _CHANGED = re.compile(rf"(?i){any_of(CHANGED)}[^\W\d_]{{0,8}}")
+# "auf … geändert": the value stands before the verb
+_BEFORE_CHANGED = re.compile(rf"(?i)\s[\"'„»]?\S{{6,60}}\s{_CHANGED.pattern.removeprefix('(?i)')}")
 _IS = re.compile(rf"\s(?:{_COPULA.pattern.removeprefix('(?i)')})[\s\"'`]{{1,2}}\Z", re.IGNORECASE)
 # "… for the guests is 88120934", where it counts nothing
 _DIGITS = re.compile(
@@ -146,9 +146,9 @@ def _says_more(text: str, start: int, end: int, said: int) -> int:
     word = text[start:end].lower()
     if word in SINCE and said >= 0:
         return 2 if said else 1
-    if word in TO and said == -1:
+    if word in TO and (said == -1 or (word in ("auf", "zu", "naar") and _BEFORE_CHANGED.match(text, end))):
         return 2
-    if _VERB.fullmatch(text, start, end):
+    if word in VERBS:
         return 2
     if _COPULA.fullmatch(text, start, end):
         return 1
@@ -213,8 +213,10 @@ _AT_FAULT = re.compile(
 
 
 def _spoken_of(text: str, word: re.Match[str], most: int, mask: str, *, judges: bool) -> tuple[int, int] | None:
-    in_blank = _BLANK[1].match(text, word.end()) and _BLANK[0].search(text, max(0, word.start() - 60), word.start())
-    if in_blank or _LEFT_OPEN.match(text, word.end()):
+    left_open = _LEFT_OPEN.match(text, word.end())
+    if not left_open and "<" in text[max(0, word.start() - 60) : word.start()]:
+        left_open = _BLANK[1].match(text, word.end()) and _BLANK[0].search(text, max(0, word.start() - 60), word.start())
+    if left_open:
         return None
     ends = len(text)
     if _AT_FAULT.search(text, max(0, word.start() - 16), word.start()):

@@ -65,6 +65,11 @@ STATES = (
 )  # fmt: skip
 
 
+# Verbs that tell what something is and are no other word in English
+VERBS = frozenset((
+    "is", "was", "es", "est", "era", "é", "è", "ist", "war", "lautet", "luidt", "brzmi", "zní", "este", "είναι", "jest", "är", "er",
+    "adalah", "ialah", "là", "sono", "sarà", "vale", "будет", "remains", "stays", "bleibt", "blijft", "reste", "rimane", "siendo",
+))  # fmt: skip
 # What stands between a verb and what it tells: now, still, since when. All in lower case and whole
 SINCE = frozenset((
     "now", "still", "again", "currently", "simply", "just", "jetzt", "nun", "nunmehr", "weiterhin", "noch", "wieder", "seit", "ab",

@@ -120,7 +120,7 @@ def _hints() -> re.Pattern[str]:
     """One expression for all hints: a look for each of them in turn takes six times as long, and most texts hold none."""
     # no LD_LIBRARY_PATH; a line of .pgpass
     return re.compile(
-        rf"{any_of(_FOR_HINTS)}|{_ELSEWHERE}|{_OF_CODE}|\bauth\w{{0,20}}\(|\d{{4}}[#*](?![\w#*])|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S"
+        rf"{any_of(_FOR_HINTS)}|{_ELSEWHERE}|{_OF_CODE}|\bauth\w{{0,20}}\(|[#*](?<=\d{{4}}.)(?![\w#*])|\b(?:pass|pwd?|psw)\b|:\d{{4,5}}:[^\s:]{{1,80}}:[^\s:]{{1,80}}:\S"
     )
 
 
