@@ -80,13 +80,14 @@ _AFTER_A_SECRET = re.compile(r"(?i)(?:password|passwd|passphrase|pwd|token|secre
 
 # Nothing stands behind the sign, and the next line begins at its left; a filter of a template; the name of what a cloud keeps
 _NOTHING = re.compile(
-    r"(?<![=:!<>])=[\x20\t]{0,8}(?:\r?\n|\\{1,3}n)\Z|\{\{[^{}\n]{1,120}\|\s{0,4}\Z|\barn:aws[\w-]{0,12}:[^\s\"']{0,100}\Z"
+    r"(?<![=:!<>])=[\x20\t]{0,8}(?:\r?\n|\\{1,3}n)\Z|\{\{[^{}\n]{1,120}\|\s{0,4}\Z|\barn:aws[\w-]{0,12}:[^\s\"']{0,100}\Z|\bsecretsmanager:\Z"
 )
+_BEFORE_NOTHING = ("\n", "\\n", "|", "| ", ":")
 
 
 def is_reference(text: str, start: int, value: int) -> bool:
     """Whether no secret stands at `value`, behind a name and a sign that begin at `start`."""
-    if _NOTHING.search(text, max(0, value - 160), value):
+    if text.endswith(_BEFORE_NOTHING, 0, value) and _NOTHING.search(text, max(0, value - 160), value):
         return True
     if _REFERENCE.match(text, value) or _FILE.match(text, value) or _SETTING.match(text, value):
         return True
