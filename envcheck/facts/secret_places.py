@@ -299,8 +299,6 @@ _BY_WORD: tuple[tuple[tuple[str, ...], re.Pattern[str], Callable[[re.Match[str]]
     (("answer", "security q", "antwort", "frag", "fråg", "vra", "question", "pregunta", "pergunta", "domanda", "întreb", "pytani", "otáz",
       "pitanj", "вопрос", "питанн", "въпрос", "kysymy", "kérdés", "sorus", "gizli", "spørg", "spørs", "ερώτη", "pertany", "câu hỏi",
       "密保", "问题", "問題", "質問", "秘密", "보안", *ASKED), ANSWER, None),
-    (("key", "psk", "secret"), _BYTES, _in_bytes),
-    (("-u ", "-u=", "-a ", "-a=", "--user", "--auth", "--basic"), _KEY_AS_ACCOUNT, _key_as_account),
     (("pass", "pwd", "pw", "psk", "pin", "key"), _JOINED, _joined),
     (("sha", "md5", "aes", "des"), _CIPHERED, _ciphered),
     (("createuser", "snmp", "usmuser", "authentication", "message-digest", "auth ", "priv ", "hex:", "ascii:",
@@ -327,6 +325,10 @@ def placed(text: str, mask: str, named: Callable[[str], bool]) -> str:
         text = _AT_PORT.sub(_behind(mask), text)
     if _THREE_GROUPS.search(text):
         text = _IN_GROUPS.sub(lambda found: mask if _in_groups(found) else found[0], text)
+    if text.count(",") > 6 or text.count("\n") > 7:  # the bytes of a key are eight at least
+        text = _BYTES.sub(_judged(_in_bytes, mask), text)
+    if " -" in text and ":" in text:
+        text = _KEY_AS_ACCOUNT.sub(_judged(_key_as_account, mask), text)
     lower = text.lower()
     for words, pattern, judge in _BY_WORD:
         if any(word in lower for word in words):
