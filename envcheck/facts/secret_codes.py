@@ -79,6 +79,15 @@ _DIRECT = re.compile(r"(?i)code")  # of a machine in English as often as of a do
 _TURNED = re.compile(r"[^\W\d_]+|\d+")
 
 
+# What is typed with the key that ends it: digits of no issue and no note
+_TYPED = re.compile(r"(?<![\w#*./-])([#*]?\d{4,8}(?:#(?!\w)|\*(?=[,.;!)]|\s{0,4}(?:\n|\Z))))")
+
+
+def _typed(found: re.Match[str]) -> bool:
+    head = _LAST_CLAUSE.search(found.string, max(0, found.start() - 40), found.start())
+    return bool(head and _OPENED.search(head[0]) and not _OF_NOBODY.search(head[0]))
+
+
 def coded(text: str, mask: str) -> str:
     """Text without the codes that a sentence tells, with what they open or behind another secret."""
     parts, last = [], 0
@@ -88,7 +97,8 @@ def coded(text: str, mask: str) -> str:
         for start, end in _values(text, word, mask):
             parts += [text[last:start], mask]
             last = end
-    return "".join([*parts, text[last:]]) if parts else text
+    text = "".join([*parts, text[last:]]) if parts else text
+    return _TYPED.sub(lambda found: mask if _typed(found) else found[0], text) if "#" in text or "*" in text else text
 
 
 def _values(text: str, word: re.Match[str], mask: str) -> Iterator[tuple[int, int]]:

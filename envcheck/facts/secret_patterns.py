@@ -9,7 +9,7 @@ from collections.abc import Callable
 from envcheck.facts.secret_codes import coded
 from envcheck.facts.secret_places import mapped, placed
 from envcheck.facts.secret_references import is_reference
-from envcheck.facts.secret_shapes import scattered, spoken, without_tails
+from envcheck.facts.secret_shapes import OF_A_REQUEST, scattered, spoken, without_tails
 from envcheck.facts.secret_words import FOREIGN, any_of
 
 EMAIL = "[e-mail]"
@@ -20,6 +20,9 @@ _URL_LOGIN = re.compile(
     r"(?:(?<=://)|(?<=:\\/\\/)|(?<=%3[Aa]//)|(?<=%3[Aa]%2[Ff]%2[Ff])|(?<=//)(?<![^\s='\"]//))"
     r"(?:[^/\s'\"]{1,300}@|(?<=://)[^/\s'\"@:]{1,80}:(?!\d{1,5}(?![^\s/,;)]))[^\s'\"@/][^\n'\"@/]{1,80}@(?=[\w-]{1,63}(?:[.:/]|\b))|[^/\s'\"\\@:]{1,80}:(?!\d{1,5}/)[^\s'\"@\\]{1,200}@|[^/\s'\"%]{1,80}%3[Aa][^/\s'\"%]{1,200}%40)"
 )
+# What a manual or a shell puts in a login's place
+_FILLED_IN = r"(?:<[\w.-]{2,40}>|\$\{\w{2,60}\}|\{\{[\w.\x20-]{2,60}\}\})"
+_TO_FILL_IN = re.compile(rf"(?:(?:{_FILLED_IN}|[\w.-]{{1,40}}):)?{_FILLED_IN}@")
 # "name:password@proxy:3128", without a scheme
 _LOGIN = re.compile(r"(?<![\w@/.:-])[A-Za-z][\w.-]{0,40}:[^\s'\"@/:]{4,80}@(?=[A-Za-z0-9][\w.-]{0,253}:\d{2,5}(?!\w))")
 # "name:password@proxy", of a variable that names a proxy
@@ -45,7 +48,8 @@ _TOKENS = (
         r"|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|NR(?:AK|JS|II)-[\w-]{20,}|glsa_\w{32,}|dt0[a-z]\d{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}|HRKU-[\w-]{30,}|fm\d[ra]?_[\w+/=-]{16,}",
         r"pscale_(?:tkn|pw|oauth)_[\w.-]{32,}|CCI(?:PAT|PRJ)_\w{32,}|sntry[su]_[\w=+/-]{16,}|SK[0-9a-f]{32}|[MNO][A-Za-z0-9]{23,25}\.[\w-]{5,7}\.[\w-]{27,}"
         r"|dckr_(?:pat|oat)_[\w-]{16,}|AKC[a-z0-9][A-Za-z0-9]{60,}|\w{14}\.atlasv1\.[\w-]{60,}|\w{3}\dQ~[\w~.-]{30,}|(?:ak|as)-[A-Za-z0-9]{22}|pcsk_\w{32,}|LTAI[A-Za-z0-9]{16,}",
-        r"(?!sha\d)[A-Za-z][A-Za-z0-9]{1,9}[_-](?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,60}\d){3})[A-Za-z0-9]{24,}"
+        rf"(?!sha\d|{OF_A_REQUEST})"
+        r"[A-Za-z][A-Za-z0-9]{1,9}[_-](?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,60}\d){3})[A-Za-z0-9]{24,}"
         r"|(?:FwoGZXIvYXdz|FQoGZXIvYXdz|IQoJb3JpZ2lu|AQoDYXdz)[\w+/=%]{16,}"  # session tokens of AWS
         r"|ABSK[A-Za-z0-9+/]{24,}={0,2}|csk-[a-z0-9]{24,}|tgp_v1_[\w-]{24,}|[A-Za-z0-9]{20,60}JQQJ99[A-Za-z0-9+/]{16,40}|[A-Za-z]\w{1,20}_eyJ[\w-]{6,}(?:\.[\w-]*){0,2}",
     )),
@@ -102,7 +106,7 @@ _ASSIGNED = re.compile(
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\(sensitive|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\((?:sensitive|hidden|redacted|not\sset)|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=[^\\]\")[^\s),\]}\"\\](?:[^\"\n\\]|\\[\"\\;:,&$!@#%']){3,400}|(?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;，；。、\\]{4,})"
     r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}->\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )
@@ -110,7 +114,7 @@ _ASSIGNED = re.compile(
 _APART = re.compile(
     rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
     rf"|:{_BLANK}{{1,40}}(?:desc:\s\w{{1,20}}{_BLANK}{{1,40}})?value:\s|\n[^\n]{{0,200}}\binput_value=[\"'])"
-    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>(?:\s{{0,4}}\n\s{{0,40}})?(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
+    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>(?!@)(?:\s{{0,4}}\n\s{{0,40}})?(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
     rf"|<name>[\w.-]{{0,80}}(?:{_PROGRAMS}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
     rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_PROGRAMS}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"
@@ -337,8 +341,9 @@ _PEM = re.compile(
     r"(?:(?:(?!BEGIN )[^\0]){1,6000}?(?=-{4,5} ?END )|(?:\s{1,4}(?:Version|Comment|Hash|Charset|Proc-Type|DEK-Info):[^\n]{0,200}){0,8}"
     r"(?:[A-Za-z0-9+/=\s\\]|(?<=\n)(?:\[[^\]\n]{1,40}\]:?\s|[^\s:|]{1,100}[:|]\x20{0,2})(?=[A-Za-z0-9+/=]{20})){1,6000})"
 )
+# No port of a server of licences, no file and no unit of systemd
 _EMAIL = re.compile(
-    r"(?<![\w.+/:@%-])(?!git@)[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}(?!so\b|dll\b|dylib\b|py\b)[A-Za-z]{2,24}(?![\w@-]|[.:/][\w/])"
+    r"(?<![\w.+/:@%-])(?!git@|\d{4,5}@(?!qq\.|1[26]\d\.))[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}(?!(?:so|dll|dylib|py|service|socket|timer|mount|scope|slice|target|swap)\b)[A-Za-z]{2,24}(?![\w@-]|[.:/][\w/])"
 )
 
 
@@ -394,9 +399,13 @@ def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
 
 def _without_logins(text: str, mask: str) -> str:
     """Text without logins before a host and without addresses of e-mail."""
+
+    def login(found: re.Match[str]) -> str:
+        return found[0] if _TO_FILL_IN.fullmatch(found[0]) else f"{mask}@"
+
     if "@" in text:
         text = mapped(text, mask)
-        text = _LOGIN.sub(f"{mask}@", _URL_LOGIN.sub(f"{mask}@", text) if "/" in text else text)
+        text = _LOGIN.sub(f"{mask}@", _URL_LOGIN.sub(login, text) if "/" in text else text)
         return _EMAIL.sub(EMAIL, _PROXY.sub(rf"\1{mask}@", text))
     return _URL_LOGIN.sub(f"{mask}@", text) if "%40" in text else text
 

@@ -61,6 +61,29 @@ def _in_hex(value: str) -> bool:
     return len(value) in (16, 24, 32, 40, 48, 64) and all(one in "0123456789abcdefABCDEF" for one in value) and not value.isdigit()
 
 
+# ------------------------------------------------------------------ a key as a list of its bytes
+
+_BYTE = r"(?:0[xX][0-9a-fA-F]{1,2}|\d{1,3})"
+_BYTES = re.compile(
+    r"((?:Key|KEY|key|[Pp]sk|PSK|[Ss]ecret|SECRET)[\"']?(?:\[\w{0,20}\])?\s{0,8}(?::=|=>|[:=])(?:[^\n\d\"'\[{(]{0,30}(?:\[\d{0,4}\]\s{0,4}\w{0,8})?[\[{(]{1,2}\s{0,8}|\s{0,4}\n\s{0,12}-\s))"
+    rf"({_BYTE}(?:(?:,\s{{0,12}}|\s{{1,12}}(?:-\s)?){_BYTE}){{7,63}})(?![\w.])"
+)
+
+
+def _in_bytes(found: re.Match[str]) -> bool:
+    """Whether these are a key's bytes and no sizes or shapes: as many as keys have, in no order, and few twice."""
+    head = _HEAD.search(found.string, max(0, found.start() - 60), found.start())
+    if found[1][:1] in "kK" and (not head or _NO_KEY.search(head[0])):
+        return False
+    said = [int(one, 16 if one[:2] in ("0x", "0X") else 10) for one in re.findall(_BYTE, found[2])]
+    return (
+        len(said) % 8 == 0
+        and 63 < max(said) < 256
+        and said not in (sorted(said), sorted(said)[::-1])
+        and 4 * len(set(said)) >= 3 * len(said)
+    )
+
+
 # ------------------------------------------------------------------ an element, up to its end
 
 _ELEMENT = re.compile(
@@ -137,6 +160,8 @@ _DEVICE = re.compile(
     rf"((?:\b(?:createUser|net-snmp-create-v3-user|snmp-server\x20user|snmp-server\x20group|usmUser)\x20[^\n|;&]{{1,120}}?\x20{_CIPHER}"
     rf"|\bauthentication(?:-key)?\x20\d{{1,5}}\x20(?:md5|sha\d{{0,3}})|\bmessage-digest-key\x20\d{{1,3}}\x20md5|\bauth\x20(?:sha\d{{0,3}}|md5)|\bpriv\x20(?:aes|3?des))"
     rf"(?:\x20\d{{3}}(?=\x20))?\x20{{1,4}}(?:[05678]\x20)?)(?!(?i:auth|priv|{_CIPHER})\b|-|\d{{1,3}}\x20){_KEPT}{_WORD}"
+    rf"|(\b(?:snmp-server|snmp)\x20(?:community\x20(?:[078]\x20)?|host\x20\S{{1,60}}\x20(?:(?:traps|informs)\x20)?(?:version\x20(?:1|2c)\x20)|host\x20\S{{1,60}}\x20community\x20)"
+    rf"|(?<![^\n])[\x20\t]{{0,8}}r[ow]community6?[\x20\t]{{1,8}})(?!public\b){_KEPT}{_WORD}"
     r"|((?<![\w.])\d{1,5}\x20(?:SHA\d{1,3}|MD5|AES\d{3})\x20(?:HEX:|ASCII:))[^\s]{4,200}"
     r"|(\b(?:crypto\x20isakmp\x20key|key-string|neighbor\x20\S{1,60}\x20password|(?:tacacs|radius)(?:-server)?\x20(?:host\x20\S{1,60}\x20)?key|ppp\x20\w{1,6}\x20password)"
     rf"\x20(?:[05678]\x20)?){_KEPT}{_WORD}"
@@ -184,6 +209,19 @@ _CONNECTION = re.compile(
     r"|((?i:(?:pwd|password|passwd)%3D))(?!\[secret\])(?:(?!%3B|%26)[^\s&\"']){3,200}",
 )
 _AT_PORT = re.compile(r"((?<![\w./:@-])[A-Za-z][\w$#]{1,30}/)(?!\[secret\])[^\s\"'@/:]{4,60}(?=@(?://)?[A-Za-z][\w.-]{1,80}:\d{4,5}\b)")
+
+# ------------------------------------------------------------------ a key in the place of an account
+
+# "curl -u KEY:", with no password behind it, or named after a key
+_KEY_AS_ACCOUNT = re.compile(
+    r"((?<=\s)(?:-[ua]|--(?:user|auth|basic-auth))[=\s]\s{0,4}[\"']?)"
+    r"((?:(?:secret|sk|rk|pk|ak|key|api|apikey|tok|token)[_-][\w.~+-]{12,200}(?=:)|[\w.~+-]{16,200}(?=:[\"']?(?:\s|\Z))))"
+)
+
+
+def _key_as_account(found: re.Match[str]) -> bool:
+    return sum(map(str.isdigit, found[2])) > 2
+
 
 # ------------------------------------------------------------------ a line of a map: host, account, password
 
@@ -264,7 +302,7 @@ _BY_WORD: tuple[tuple[tuple[str, ...], re.Pattern[str], Callable[[re.Match[str]]
     (("pass", "pwd", "pw", "psk", "pin", "key"), _JOINED, _joined),
     (("sha", "md5", "aes", "des"), _CIPHERED, _ciphered),
     (("createuser", "snmp", "usmuser", "authentication", "message-digest", "auth ", "priv ", "hex:", "ascii:",
-      "isakmp", "key-string", "neighbor ", "tacacs", "radius", "ppp ", "enable ", "username "), _DEVICE, None),
+      "isakmp", "key-string", "neighbor ", "tacacs", "radius", "ppp ", "enable ", "username ", "community"), _DEVICE, None),
     (("334", " login ", "authenticate ", "pass ", "> auth", "\"auth", "auth\r", "auth\n", "auth\\r", "serv ",
       "serv:", "ns ", "oper ", "ftp>", "userpassword", "authpassword", "unicodepwd", "olcrootpw", "ntpassword",
       "lmpassword", "krbprincipalkey"), _DIALOGUE, None),
@@ -287,6 +325,10 @@ def placed(text: str, mask: str, named: Callable[[str], bool]) -> str:
         text = _AT_PORT.sub(_behind(mask), text)
     if _THREE_GROUPS.search(text):
         text = _IN_GROUPS.sub(lambda found: mask if _in_groups(found) else found[0], text)
+    if text.count(",") > 6 or text.count("\n") > 7:  # the bytes of a key are eight at least
+        text = _BYTES.sub(_judged(_in_bytes, mask), text)
+    if " -" in text and ":" in text:
+        text = _KEY_AS_ACCOUNT.sub(_judged(_key_as_account, mask), text)
     lower = text.lower()
     for words, pattern, judge in _BY_WORD:
         if any(word in lower for word in words):

@@ -59,7 +59,8 @@ _EXPANDED = re.compile(r"\?|[+=-]?[$`]|\d{1,4}(?::\d{1,4})?\}")
 _EXPANDS = re.compile(r"\$\{\w{1,80}:\Z")
 # What a switch is set to, what keeps passwords, a type
 _SETTING = re.compile(
-    r"(?i:yes|no|on|off|never|empty|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|not[_-]needed)" + _END_OF_WORD
+    r"(?i:yes|no|on|off|never|empty|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|yescrypt|(?:scram-)?sha-?\d{1,3}\w{0,8}"
+    r"|not[_-]needed)" + _END_OF_WORD
     + r"|(?:(?:&(?:'\w{1,20}\s)?)?str|[Ss]tring|SecretStr(?:ing)?|(?:Option|Zeroizing)<[\w<>&'\x20]{1,40}>)(?=\s{0,4}[,;)}\n]|\Z)"
     + r"|[A-Z][A-Za-z]{1,40}(?:\(\)|(?=\s(?:\|\s|=\s?[A-Z\[{(])))"
 )  # fmt: skip
@@ -77,8 +78,17 @@ _NAME = re.compile(r"([A-Za-z_]\w{0,60})[\"']?\]?\s{0,8}[:=]\s{0,8}\Z")
 _AFTER_A_SECRET = re.compile(r"(?i)(?:password|passwd|passphrase|pwd|token|secret|key|credentials?)\Z")
 
 
+# Nothing stands behind the sign, and the next line begins at its left; a filter of a template; the name of what a cloud keeps
+_NOTHING = re.compile(
+    r"(?<![=:!<>])=[\x20\t]{0,8}(?:\r?\n|\\{1,3}n)\Z|\{\{[^{}\n]{1,120}\|\s{0,4}\Z|\barn:aws[\w-]{0,12}:[^\s\"']{0,100}\Z|\bsecretsmanager:\Z"
+)
+_BEFORE_NOTHING = ("\n", "\\n", "|", "| ", ":")
+
+
 def is_reference(text: str, start: int, value: int) -> bool:
     """Whether no secret stands at `value`, behind a name and a sign that begin at `start`."""
+    if text.endswith(_BEFORE_NOTHING, 0, value) and _NOTHING.search(text, max(0, value - 160), value):
+        return True
     if _REFERENCE.match(text, value) or _FILE.match(text, value) or _SETTING.match(text, value):
         return True
     if _is_expanded(text, value) or _is_variable(text, value):

@@ -10,7 +10,7 @@ from base64 import b64decode
 from collections.abc import Callable, Iterator
 
 from envcheck.facts.secret_references import is_reference, is_state
-from envcheck.facts.secret_words import FOREIGN, any_of
+from envcheck.facts.secret_words import CHANGED, FOREIGN, SINCE, TO, VERBS, any_of
 
 # ------------------------------------------------------------------ what a token is made of
 
@@ -29,16 +29,17 @@ _CAPITALS = re.compile(r"[A-Z]+")
 _LONG = re.compile(r"[A-Za-z0-9]{11}")  # names of several words have shorter ones
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HEX = re.compile(r"[0-9a-f]{32,}")
+_BASE32 = re.compile(r"(?=[A-Z]{0,60}[2-7])[A-Z2-7]{16,128}")  # of what shows numbers for one time
 _KEY_LETTERS = re.compile(r"[\w+/=.~-]{12,}")
 # Versions, paths, addresses, variables, calls, names of files and of modules, dates: they tell a cause, and are nobody's secret
 _FACT = re.compile(
     r"(?i)v?\d{1,20}(?:[.:/-]\d{1,20}){0,8}\S{0,3}|[a-z]{1,40}-?\d{1,9}(?:\.\d{1,9}){1,6}\S{0,40}|\w{1,80}:|[a-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,8}\]?:\d{1,5}|(?-i:[A-Z][A-Z0-9]{0,60}(?:_[A-Z0-9]{1,60}){1,20})"
 )
 _BEGINS = re.compile(
-    r"[$<{*…%\[/~-]|\.{1,2}/|[A-Za-z]:[\\/]|0x[0-9a-f]|[\w.:]{1,80}\(|\w{1,80}\[|[\w.]{1,80}(?:=[^=]|[=<>!]=)|[\u3040-\u9fff\uac00-\ud7af]"
+    r"[$<{*…%\[/~-]|(?:FILE|WRFILE|DIR|KCM|KEYRING|MEMORY):|\.{1,2}/|[A-Za-z]:[\\/]|0x[0-9a-f]|[\w.:]{1,80}\(|\w{1,80}\[|[\w.]{1,80}(?:=[^=]|[=<>!]=)|[\u3040-\u9fff\uac00-\ud7af]"
 )
 _HOLDS = re.compile(
-    r"://|\w/\w{1,80}/|\.(?:py|so|dll|dylib|lib|exe|pyd|sh|js|json|ya?ml|toml|txt|cfg|conf|ini|log|md|html?|cpp|cuh?|c|h|hpp|gz|zip|whl|env|pem|key"
+    r"://|\w/\w{1,80}/|\.(?:py|so|dll|dylib|lib|exe|pyd|sh|js|json|ya?ml|toml|txt|cfg|conf|ini|log|md|html?|cpp|cuh?|c|h|hpp|gz|zip|whl|env|pem|key|keytab"
     r"|com|org|net|io|de|internal|local)(?:[:#(]|\Z)"
 )
 _NAME = re.compile(r"[a-z_]{1,80}(?:[._-][a-z0-9]{1,80}){0,20}|[a-z]{1,80}\d+|_{0,2}(?:[A-Z]{1,8}[a-z]{1,40}){1,20}")
@@ -82,11 +83,17 @@ def thought_of(token: str, named: bool) -> bool:
     return told > 1
 
 
+def _told(token: str) -> bool:
+    """Whether letters and digits are a password where a verb before them says so: of a name with a number behind it three are asked for."""
+    digits, letters = sum(map(str.isdigit, token)), sum(map(str.isalpha, token))
+    return len(token) > 7 and letters > 2 and digits > (2 if _NAME.fullmatch(token) else 1) and not is_fact(token)
+
+
 def drawn(token: str) -> bool:
     """Whether a program has drawn this: a key in hex, a UUID, letters and digits among each other."""
     if not _KEY_LETTERS.fullmatch(token) or is_fact(token):
         return False
-    if _UUID.search(token):
+    if _UUID.search(token) or (_BASE32.fullmatch(token) and not _of_words(token.lower(), 3)):
         return True
     digits = sum(map(str.isdigit, token))
     turns = sum(one.isdigit() != other.isdigit() for one, other in zip(token, token[1:], strict=False))
@@ -106,7 +113,7 @@ _PASSWORD = re.compile(
 )
 _KEY = re.compile(
     r"(?i)(?:api|access|secret|private|account|auth|customer|service|license|licence|recovery|unlock|activation|send|deploy)[\x20_-]?keys?(?![a-z])"
-    r"|(?<![a-z])(?:auth_?|access_?)?tokens?(?![a-z_-])|licen[cs]es?(?![a-z])|(?:serial|product|bitlocker)\skey|(?<![a-z])secret(?:[\x20_-]key)?(?![a-z_])|(?<![a-z-])(?:log_?in|authorize|authenticate|access\simport)(?![a-z\d_])"
+    r"|(?<![a-z])(?:auth_?|access_?)?tokens?(?![a-z_-])|licen[cs]es?(?![a-z])|(?:serial|product|bitlocker|set-?up|entry)\skey|(?:authenticator|[th]?otp|2fa|mfa)[\x20_-](?:seed|secret|key)(?![a-z])|(?<![a-z])secret(?:[\x20_-]key)?(?![a-z_])|(?<![a-z-])(?:log_?in|authorize|authenticate|access\simport)(?![a-z\d_])"
 )
 _GROUPS = re.compile(r"[A-Z0-9]{4,6}(?:-[A-Z0-9]{4,6}){2,8}")  # of a key of a product
 _GAP = re.compile(r"(?:[\s\"'`「『«“‘(\[<:：=→>—–|.…?·»*#&;,!)\]}]|\\{1,3}[nrt\"']|-(?=[\s>])|[是为為は](?=[「『“\"'\x20]|[!-~])){0,80}")
@@ -121,6 +128,9 @@ _STARRED = re.compile(r"[*•●]{3}[\"'`)\]}>,;.]{0,3}(?:\s|\Z)")  # what was h
 _COPULA = re.compile(
     r"(?i)is|was|now|still|est?|era|[éè]|ist|war|lautet|brzmi|zní|este|είναι|jest|je|to|[äe]r|on|là|adalah|ialah|olan|sono|sarà|vale|isto|будет|такой|это"
 )
+_CHANGED = re.compile(rf"(?i){any_of(CHANGED)}[^\W\d_]{{0,8}}")
+# "auf … geändert": the value stands before the verb
+_BEFORE_CHANGED = re.compile(rf"(?i)\s[\"'„»]?\S{{6,60}}\s{_CHANGED.pattern.removeprefix('(?i)')}")
 _IS = re.compile(rf"\s(?:{_COPULA.pattern.removeprefix('(?i)')})[\s\"'`]{{1,2}}\Z", re.IGNORECASE)
 # "… for the guests is 88120934", where it counts nothing
 _DIGITS = re.compile(
@@ -131,9 +141,23 @@ _DIGITS = re.compile(
 _NEAR = 6  # tokens behind a word; further away a sign has to say that here it is
 
 
-def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
-    """The next tokens of a sentence: from, to, and whether a sign before says that here it is. They end with it, or on the second line."""
-    breaks, said = 0, False
+def _says_more(text: str, start: int, end: int, said: int) -> int:
+    """How sure what follows a word is the value: 1 behind an adverb or what may be a verb, 2 behind a verb, -1 behind "changed"."""
+    word = text[start:end].lower()
+    if word in SINCE and said >= 0:
+        return 2 if said else 1
+    if word in TO and (said == -1 or (word in ("auf", "zu", "naar") and _BEFORE_CHANGED.match(text, end))):
+        return 2
+    if word in VERBS:
+        return 2
+    if _COPULA.fullmatch(text, start, end):
+        return 1
+    return -1 if _CHANGED.fullmatch(text, start, end) else 0
+
+
+def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, int]]:
+    """The next tokens of a sentence: from, to, and how sure it is that this is the value. They end with it, or on the second line."""
+    breaks, said = 0, 0
     most_breaks = 4 if _BELOW.match(text, at) else 1
     for number in range(most):
         gap = _GAP.match(text, at)
@@ -141,7 +165,7 @@ def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
             return
         breaks += gap[0].count("\n")
         at = gap.end()
-        named = said or bool(_NAMING.search(gap[0]))
+        named = said if said > 0 else int(bool(_NAMING.search(gap[0])))
         closing = _CLOSED.get(gap[0][-1:])
         to = text.find(closing, at, at + 200) if closing else -1
         if closing and to > at and "\n" not in text[at:to]:
@@ -153,7 +177,7 @@ def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
         elif found := _TOKEN.match(text, at):
             name = _NEXT_NAME.match(found[0]) if breaks else None
             at += name.end() if name else 0
-            named = named or bool(name)
+            named = named or int(bool(name))
             to = max(at, found.end() - len(found[0]) + len(found[0].rstrip(_ENDS)))
         else:
             return
@@ -161,7 +185,7 @@ def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, bool]]:
             return
         if to > at and (number < _NEAR or (named and not breaks)):
             yield at, to, named
-        said = bool(_COPULA.fullmatch(text, at, to))
+        said = _says_more(text, at, to, said)
         at = max(to, at + 1)
         if text[to : to + 1] in tuple(".;!") and text[to + 1 : to + 2] in ("", " ", "\n"):
             return
@@ -176,10 +200,27 @@ def spoken(text: str, mask: str) -> str:
 
 
 _GIVEN = re.compile(r"[\"'\])]{0,3}\s{0,8}[:=]{1,2}\s{0,8}[\"'&]?")
+# Nothing, or what stands for it, up to the end of the line: the next one speaks of something else
+_LEFT_OPEN = re.compile(
+    r"[\"'\])]{0,3}[\x20\t]{0,8}(?:=[\x20\t]{0,8}(?=\r?\n\S)|[:=]{1,2}[\x20\t]{0,8}[\"']?(?:<[^<>\n]{1,60}>?"
+    r"|\((?:sensitive|hidden|redacted|masked|unchanged|not\sset|none|empty|known\safter)[^()\n]{0,30}\))[\"']?[\x20\t]{0,8}(?=\r?\n|\Z))"
+)
+_BLANK = re.compile(r"<(?:[\w'-]{1,20}\x20){1,5}\Z"), re.compile(r"[\w\x20'-]{0,30}>")  # <your secret key>
+# An error: what it goes on to say on the next line is no password
+_AT_FAULT = re.compile(
+    r"(?i)\b(?:invalid|incorrect|wrong|bad|expired|unknown|ung[uü]ltige[rsn]?|falsche[rsn]?|onjuiste?|ongeldige?|невер\w{2,4}|mauvais)\s\Z"
+)
 
 
 def _spoken_of(text: str, word: re.Match[str], most: int, mask: str, *, judges: bool) -> tuple[int, int] | None:
+    left_open = _LEFT_OPEN.match(text, word.end())
+    if not left_open and "<" in text[max(0, word.start() - 60) : word.start()]:
+        left_open = _BLANK[1].match(text, word.end()) and _BLANK[0].search(text, max(0, word.start() - 60), word.start())
+    if left_open:
+        return None
     ends = len(text)
+    if _AT_FAULT.search(text, max(0, word.start() - 16), word.start()):
+        ends = text.find("\n", word.end()) % (len(text) + 1)
     if judges and (digits := _DIGITS.match(text, word.end())):
         return digits.span(1)
     for start, end, named in _behind(text, word.end(), most):
@@ -194,7 +235,8 @@ def _spoken_of(text: str, word: re.Match[str], most: int, mask: str, *, judges: 
             continue
         if "=" in token and _IS.search(text, max(0, start - 12), start):  # no name and its value: the sentence has said what this is
             token = token.replace("=", "+")
-        like_one = judges and (" " not in token or _quoted(text, start, word.end())) and thought_of(token, named)
+        like_one = thought_of(token, named > 0) or (named > 1 and _told(token))
+        like_one = judges and like_one and (" " not in token or _quoted(text, start, word.end()))
         if like_one or drawn(token) or _GROUPS.fullmatch(token):
             return start, end
     return None
@@ -243,7 +285,7 @@ _FLAG_OF_USER = re.compile(
 _SLASHED = re.compile(r"(\b(?i:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s)(\S{6,80})")
 # The word before a checksum
 _SUM = re.compile(
-    r"(?i)(?:finger_?print|check_?sum|digest|(?<!password_)(?<!passwd_)(?<!pw)hash|integrity|e-?tag|md5|sha\d{1,3}|crc\d{0,2}|\bh1|(?<!session)(?<!secret)(?<!token)(?<!role)(?<!sess)(?:[_-]id|(?<=[a-z])(?-i:Id)))[\s:=\"'(]{0,6}\Z"
+    r"(?i)(?:\b(?:request|host|trace|span|correlation)\sid|amz-id-2|public[\x20_-]?key|pubkey|\bpeer|finger_?print|check_?sum|digest|(?<!password_)(?<!passwd_)(?<!pw)hash|integrity|e-?tag|md5|sha\d{1,3}|crc\d{0,2}|\bh1|(?<!session)(?<!secret)(?<!token)(?<!role)(?<!sess)(?:[_-]id|(?<=[a-z])(?-i:Id)))[\s:=\"'(]{0,6}\Z"
 )
 _PARAMETER = re.compile(r"(?<=[?&])(?!(?:id|v)=)([\w.-]{1,40}=)([\w+/=%.-]{14,400})(?=[&\s\"'#]|\Z)")
 _CALL = re.compile(
@@ -264,11 +306,17 @@ _AT_HOST = re.compile(r"((?<![\w@/.:-])[A-Za-z][\w.-]{0,40}:)([^\s'\"@/:]{6,80})
 _SMALL = re.compile(r"(?<![\w+/.#-])(?:[a-z][a-z0-9]{1,5}[_-])?(?=[a-z0-9]{0,80}[g-z])[a-z0-9]{24,50}(?![\w@/-]|\.\w)")
 
 
+# What services call a request, an answer, a call of a tool, a run: OpenAI, Anthropic
+OF_A_REQUEST = r"(?:(?:chat)?cmpl|resp|msg|call|(?:srv)?toolu|fp|req|run|step|thread|asst|file|batch|ftjob|rs|fc|gen)[_-]"
+_OF_A_REQUEST = re.compile(OF_A_REQUEST)
+
+
 def scattered(text: str, mask: str) -> str:
     """Without what chance has written, wherever it stands, and what programs have drawn in an address, a call or a command."""
 
     def drawn_by_chance(found: re.Match[str]) -> str:
-        return mask if by_chance(found[0]) and not _says(found[0]) and not _is_sum(found) else found[0]
+        named = _OF_A_REQUEST.match(found[0]) or _is_sum(found)
+        return mask if by_chance(found[0]) and not named and not _says(found[0]) else found[0]
 
     if "(" in text:
         for call, judge in ((_CALL, lambda one: thought_of(one, True) or drawn(one)), (_FIRST_OF_TWO, lambda one: True)):

@@ -65,6 +65,38 @@ STATES = (
 )  # fmt: skip
 
 
+# Verbs that tell what something is and are no other word in English
+VERBS = frozenset((
+    "is", "was", "es", "est", "era", "é", "è", "ist", "war", "lautet", "luidt", "brzmi", "zní", "este", "είναι", "jest", "är", "er",
+    "adalah", "ialah", "là", "sono", "sarà", "vale", "будет", "remains", "stays", "bleibt", "blijft", "reste", "rimane", "siendo",
+))  # fmt: skip
+# What stands between a verb and what it tells: now, still, since when. All in lower case and whole
+SINCE = frozenset((
+    "now", "still", "again", "currently", "simply", "just", "jetzt", "nun", "nunmehr", "weiterhin", "noch", "wieder", "seit", "ab",
+    "heute", "gestern", "momentan", "aktuell", "einfach", "immer", "nu", "nog", "weer", "voortaan", "sinds", "vandaag", "gisteren",
+    "momenteel", "steeds", "désormais", "maintenant", "dorénavant", "toujours", "encore", "actuellement", "depuis", "hier", "ahora",
+    "todavía", "aún", "actualmente", "desde", "ayer", "hoy", "agora", "ainda", "atualmente", "ontem", "hoje", "ora", "adesso",
+    "ancora", "attualmente", "oggi", "da", "ieri", "acum", "încă", "ara", "fortfarande", "numera", "fortsatt", "stadig", "fremdeles",
+    "nå", "nyt", "edelleen", "yhä", "teraz", "nadal", "od", "dziś", "wczoraj", "obecnie", "teď", "nyní", "stále", "pořád", "dnes",
+    "včera", "sada", "još", "zdaj", "теперь", "сейчас", "пока", "всё", "ещё", "по-прежнему", "с", "вчера", "сегодня", "зараз",
+    "тепер", "досі", "сега", "most", "mostantól", "artık", "şimdi", "hâlâ", "τώρα", "πλέον", "ακόμα", "sekarang", "masih", "bây",
+    "giờ", "vẫn",
+))  # fmt: skip
+# That it was changed, as all forms begin, and what stands then before what it was changed to
+CHANGED = (
+    "changed", "reset", "updated", "rotated", "set", "switched", "geänder", "geaender", "gesetzt", "umgestell", "zurückgesetz",
+    "aktualisier", "gewijzig", "verander", "aangepast", "ingesteld", "changé", "modifi", "remplac", "réinitialis", "cambiad",
+    "modificad", "actualizad", "restablecid", "alterad", "trocad", "mudad", "redefinid", "cambiat", "modificat", "reimpostat",
+    "aggiornat", "schimbat", "canviad", "ändra", "byt", "ændre", "skifte", "endre", "bytte", "zmieni", "ustawion", "změněn",
+    "nastaven", "zmenen", "promijenjen", "promenjen", "spremenjen", "измен", "смен", "поменя", "обновл", "змінен", "променен",
+    "diubah", "diganti", "đổi",
+)  # fmt: skip
+TO = frozenset((
+    "to", "auf", "in", "zu", "naar", "op", "en", "a", "à", "por", "para", "par", "con", "per", "till", "til", "na", "u", "v", "în", "cu",
+    "на", "в", "menjadi", "ke", "thành", "sang",
+))  # fmt: skip
+
+
 # A code for one time, for access or for a second factor, where a number follows
 CODES = (
     "Sicherheitscode", "Bestätigungscode", "Zugangscode", "Einmalcode", "Freischaltcode", "Prüfcode", "verificatiecode",
@@ -92,30 +124,32 @@ CODE = (
 # a locker, a SIM, a mailbox, an account. English, German, Dutch, of the North, Romance, Slavic, others
 OPENED = (
     "alarm", "burglar", "safe", "vault", "strongbox", "door", "doors", "gate", "gates", "entrance", "elevator", "padlock", "lock",
-    "locks", "locker", "lockbox", "lift", "key box", "keypad", "intercom", "garage", "sim", "esim", "voicemail", "2fa", "authenticator",
-    "two-factor", "backup", "recovery", "reset", "unlock", "activation", "guest", "tresor", "safes", "schließfach", "schliessfach",
-    "spind", "schloss", "schlosses", "vorhängeschl", "schlüssel", "tür", "türe", "haustür", "türöffner", "eingang", "pforte", "hoftor",
-    "garagentor", "schranke", "aufzug", "mailbox", "anrufbeantw", "wiederherst", "entsperr", "freischalt", "aktivier", "aktiver", "gäste",
-    "kluis", "brandkast", "deur", "voordeur", "hangslot", "slagboom", "ingang", "herstel", "ontgrendel", "activer", "larm", "larmet",
-    "inbrott", "kassaskåp", "värdeskåp", "dörr", "dörren", "ytterdörr", "porten", "portk", "grind", "grinden", "bommen", "lås", "låset",
-    "hänglås", "skåp", "skåpet", "återställ", "upplås", "pengeskab", "dør", "døren", "døra", "lågen", "hængelås", "skab", "skabet",
-    "gendan", "oplås", "safen", "hengelås", "skap", "skapet", "gjenopp", "hälyty", "kassakaap", "tallelok", "ovi", "oven", "oveen",
-    "portin", "lukko", "lukon", "kaapin", "palaut", "varmuus", "coffre", "boîte à cl", "boîtier", "porte", "portail", "portillon",
-    "entrée", "immeuble", "serrure", "cadenas", "casier", "barrière", "ascenseur", "répondeur", "messagerie", "sauvegarde", "récupérat",
-    "secours", "déverrou", "débloc", "invité", "caja fuerte", "puerta", "portón", "portal", "cerradura", "candado", "taquilla",
-    "casillero", "garaje", "entrada", "buzón", "contestador", "respaldo", "recuper", "desbloq", "activac", "cofre", "porta", "portão",
-    "fechadura", "cadeado", "armário", "garagem", "correio", "ativaç", "allarm", "cassafor", "cassett", "cancell", "portone", "ingress",
-    "serratur", "lucchett", "armadiet", "segreter", "ripristin", "sblocc", "attivaz", "seif", "seiful", "ușa", "ușii", "ușă", "poart",
-    "poarta", "porții", "lacăt", "interfon", "deblocar", "restaurar", "activare", "caixa fort", "sejf", "sejfu", "drzwi", "brama",
-    "bramy", "bramk", "furtk", "furtki", "klatk", "klatki", "domofon", "zamek", "zamka", "kłódk", "kłódki", "szafk", "szafki", "szlaban",
-    "poczty", "odzysk", "zapasow", "odblok", "aktywac", "trezor", "dveř", "dveře", "dveří", "dvere", "dverí", "brána", "brány", "bráně",
-    "branka", "branky", "vchod", "vchodu", "zámek", "zámku", "zámok", "skříňk", "schránk", "obnov", "záložn", "odemk", "odemyk", "vrata",
-    "brava", "brave", "kapij", "kapija", "kapije", "sigurnosn", "rezerv", "otključ", "сигнализ", "сигналіз", "сейф", "сейфа", "дверь",
-    "двери", "дверей", "ворот", "ворота", "подъезд", "калитк", "домофон", "замок", "замк", "замка", "шкафчик", "гараж", "шлагбаум", "сим",
-    "симк", "восстан", "резервн", "разблок", "активац", "віднов", "розблок", "під'їзд", "хвіртк", "врата", "врати", "riasztó", "széf",
-    "széfhez", "széfé", "ajtó", "ajtóé", "ajtóhoz", "kapu", "kapuhoz", "lakat", "szekrény", "helyreáll", "aktivál", "feloldó", "kasa",
-    "kasanın", "kapı", "kapının", "kapısı", "giriş", "kilit", "kilid", "dolap", "dolab", "yedek", "kurtarma", "etkinleş", "συναγερ",
-    "πόρτα", "πόρτας", "θυρίδ", "brankas", "pintu", "gerbang", "pemulihan", "aktivasi", "cửa", "két sắt", "khôi phục", "kích hoạt",
+    "locks", "locker", "lockbox", "lift", "key box", "keypad", "intercom", "garage", "sim", "esim", "digicode", "voicemail", "2fa",
+    "authenticator", "two-factor", "backup", "recovery", "reset", "unlock", "activation", "guest", "tresor", "safes", "schließfach",
+    "schliessfach", "spind", "tastenfeld", "schloss", "schlosses", "vorhängeschl", "schlüssel", "tür", "türe", "haustür", "türöffner",
+    "eingang", "pforte", "hoftor", "garagentor", "schranke", "aufzug", "mailbox", "anrufbeantw", "wiederherst", "entsperr",
+    "freischalt", "aktivier", "aktiver", "gäste", "kluis", "brandkast", "toetsenp", "deur", "poort", "voordeur", "hangslot",
+    "slagboom", "ingang", "herstel", "ontgrendel", "activer", "larm", "larmet", "inbrott", "kassaskåp", "värdeskåp", "dörr", "dörren",
+    "ytterdörr", "porten", "portk", "grind", "grinden", "bommen", "lås", "låset", "hänglås", "skåp", "skåpet", "återställ", "upplås",
+    "pengeskab", "dør", "døren", "døra", "lågen", "hængelås", "skab", "skabet", "gendan", "oplås", "safen", "hengelås", "skap",
+    "skapet", "gjenopp", "hälyty", "kassakaap", "tallelok", "ovi", "oven", "oveen", "portin", "lukko", "lukon", "kaapin", "palaut",
+    "varmuus", "coffre", "boîte à cl", "boîtier", "porte", "portail", "portillon", "entrée", "immeuble", "serrure", "cadenas",
+    "casier", "barrière", "ascenseur", "répondeur", "messagerie", "sauvegarde", "récupérat", "secours", "déverrou", "débloc",
+    "invité", "caja fuerte", "puerta", "portón", "portal", "cerradura", "candado", "taquilla", "casillero", "garaje", "entrada",
+    "buzón", "contestador", "respaldo", "recuper", "desbloq", "activac", "cofre", "porta", "portão", "fechadura", "cadeado",
+    "armário", "garagem", "correio", "ativaç", "allarm", "cassafor", "cassett", "cancell", "portone", "ingress", "serratur",
+    "lucchett", "armadiet", "segreter", "ripristin", "sblocc", "attivaz", "seif", "seiful", "ușa", "ușii", "ușă", "poart", "poarta",
+    "porții", "lacăt", "interfon", "deblocar", "restaurar", "activare", "caixa fort", "sejf", "sejfu", "drzwi", "brama", "bramy",
+    "bramk", "furtk", "furtki", "klatk", "klatki", "domofon", "zamek", "zamka", "kłódk", "kłódki", "szafk", "szafki", "szlaban",
+    "poczty", "odzysk", "zapasow", "odblok", "aktywac", "trezor", "dveř", "dveře", "dveří", "dvere", "dverí", "brána", "brány",
+    "bráně", "branka", "branky", "vchod", "vchodu", "zámek", "zámku", "zámok", "skříňk", "schránk", "obnov", "záložn", "odemk",
+    "odemyk", "vrata", "brava", "brave", "kapij", "kapija", "kapije", "sigurnosn", "rezerv", "otključ", "сигнализ", "сигналіз",
+    "сейф", "сейфа", "дверь", "двери", "дверей", "ворот", "ворота", "подъезд", "калитк", "домофон", "замок", "замк", "замка",
+    "шкафчик", "гараж", "шлагбаум", "сим", "симк", "восстан", "резервн", "разблок", "активац", "віднов", "розблок", "під'їзд",
+    "хвіртк", "врата", "врати", "riasztó", "széf", "széfhez", "széfé", "ajtó", "ajtóé", "ajtóhoz", "kapu", "kapuhoz", "lakat",
+    "szekrény", "helyreáll", "aktivál", "feloldó", "kasa", "kasanın", "kapı", "kapının", "kapısı", "giriş", "kilit", "kilid", "dolap",
+    "dolab", "yedek", "kurtarma", "etkinleş", "συναγερ", "πόρτα", "πόρτας", "θυρίδ", "brankas", "pintu", "gerbang", "pemulihan",
+    "aktivasi", "cửa", "két sắt", "khôi phục", "kích hoạt",
 )  # fmt: skip
 # … and as they stand among others without a blank
 OPENED_WITHIN = (

@@ -54,6 +54,7 @@ _HINTS = (
 # Letters and digits in a row, as tokens have them. A commit's forty of hex are none: every report has those of torch.
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?![0-9a-f]{40}(?![A-Za-z0-9]))(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{16}")
 _GROUPED = re.compile(r"-[A-Z0-9]{4,8}-[A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){1,5}(?![\w-])")  # as keys of products are
+_TYPED = re.compile(r"\d{4}[#*](?![\w#*])")  # on a keypad, with the key that ends it
 _WRITTEN_OUT = re.compile(r"\\{1,3}u00([2-7][0-9a-fA-F])")
 # A text on one line, as a line of source and JSON write it
 _ESCAPED = re.compile(
@@ -77,7 +78,8 @@ def mask_secrets(text: str) -> str:
         if plain != text:
             shown = mask_secrets(plain)
             return text if shown == plain else shown
-    if "@" not in text and not _hints().search(text.lower()) and not _RUN.search(text) and not _GROUPED.search(text):
+    typed = ("#" in text or "*" in text) and _TYPED.search(text)
+    if "@" not in text and not typed and not _hints().search(text.lower()) and not _RUN.search(text) and not _GROUPED.search(text):
         return text
     from envcheck.facts.secret_patterns import masked
 

@@ -1287,6 +1287,105 @@ KINDS = [
     ("told: smtp example com user example", "smtp.example.com:587    user@example.com:p@¦ssW0rd!x", "ssW0rd!x"),
     ("told: password", "${DB_PASSWORD:-¦Hunter22!x}", "Hunter22!x"),
     ("told: export token token", "export TOKEN=${TOKEN:=¦q7Zr2mNs77ab31Pz}", "q7Zr2mNs77ab31Pz"),
+    (
+        "said now: de noun",
+        'das Kennwort des Dienstkontos "mlsvc" auf dem Speicherknoten im zweiten Rechenzentrum ist seit gestern ¦Amsel77!Torf.',
+        "Amsel77!Torf",
+    ),
+    ("said now: de changed", "Das WLAN-Passwort im Besprechungszimmer wurde geändert auf ¦lampion4482x.", "lampion4482x"),
+    ("said now: de nun", "Das Passwort für Grafana lautet nun ¦kiesel5519w und gilt bis Juni.", "kiesel5519w"),
+    ("said now: nl changed", "Het wachtwoord van de NAS in de serverruimte is veranderd naar ¦fietsbel3391q.", "fietsbel3391q"),
+    ("said now: nl luidt", 'Het nieuwe wachtwoord voor het account "ml" op de loginnode luidt nu ¦Kaneel!62boot.', "Kaneel!62boot"),
+    (
+        "said now: fr desormais",
+        "Le mot de passe du compte partagé « equipe » sur le nœud de connexion est désormais ¦Noisette48!quai",
+        "Noisette48!quai",
+    ),
+    ("said now: fr change", "Le mot de passe du wifi des invités a été changé en ¦mirabelle7731k.", "mirabelle7731k"),
+    ("said now: es ahora", 'La contraseña de la cuenta "lab" en el nodo de acceso del clúster ahora es ¦Farol93_mimbre.', "Farol93_mimbre"),
+    ("said now: es cambiado", "La contraseña del wifi se ha cambiado a ¦limonero8842p.", "limonero8842p"),
+    (
+        "said now: it cambiata",
+        "La password del wifi dell'ufficio è stata cambiata in ¦girasole5520k, la rete ospiti resta aperta.",
+        "girasole5520k",
+    ),
+    ("said now: pt agora", 'A senha da conta compartilhada "ml" no nó de login do cluster agora é ¦Jacare71!lua.', "Jacare71!lua"),
+    ("said now: pt alterada", "A senha do wifi foi alterada para ¦pitanga6612d.", "pitanga6612d"),
+    ("said now: sv andrats", "Lösenordet till kontorets wifi har ändrats till ¦blabar6671z.", "blabar6671z"),
+    ("said now: da aendret", "Adgangskoden til kontorets netværk er ændret til ¦solsort4417w.", "solsort4417w"),
+    ("said now: pl teraz", 'Hasło do konta "ml" na węźle logowania w naszym klastrze brzmi teraz ¦Wrobel29!most.', "Wrobel29!most"),
+    ("said now: cs nyni", 'Heslo ke sdílenému účtu "ml" na přihlašovacím uzlu clusteru zní nyní ¦Sojka48!lava.', "Sojka48!lava"),
+    ("said now: ru teper", 'Пароль от общей учётки "ml" на логин-ноде нашего кластера теперь ¦Skvorec58!les', "Skvorec58!les"),
+    ("said now: fi nyt", 'Jaetun tilin "ml" salasana kirjautumissolmulla on nyt ¦mustikka8301.', "mustikka8301"),
+    (
+        "said now: en changed to",
+        'The password for the shared account "ml" on the second login node has been changed to ¦heron5581mud, please do not share.',
+        "heron5581mud",
+    ),
+    ("said now: en reset", "wifi password for the meeting rooms was reset to ¦thistle9924", "thistle9924"),
+    ("said now: en still", "yes, the portal password on the old head node is still ¦kestrel48fen", "kestrel48fen"),
+    (
+        "said now: en totp seed",
+        "my totp seed is ¦DIK5RHT3YBUXEVRXO6QUTUKFRSD3H52C, put it into your app",
+        "DIK5RHT3YBUXEVRXO6QUTUKFRSD3H52C",
+    ),
+    ("said now: en 2fa secret", "the 2FA secret for the ops account is now ¦MROGLGF5THAMHLOUTILGXCJP32", "MROGLGF5THAMHLOUTILGXCJP32"),
+    ("said now: oath setup", "Scan the QR code, or enter the setup key: ¦4FUYZLHYCUVFN7QJ", "4FUYZLHYCUVFN7QJ"),
+    (
+        "said now: ga secret",
+        "Do you want authentication tokens to be time-based (y/n) y\nYour new secret key is: ¦6PZKY3GLAALDV2VIXYTCO7OKE4\nEnter "
+        "code from app (-1 to skip): -1",
+        "6PZKY3GLAALDV2VIXYTCO7OKE4",
+    ),
+    (
+        "said now: de seed",
+        "der Authenticator-Seed ist ¦APS3WJZDLJFTQZYBYBQJGIZMFX7KSFB5, bitte gleich in die App",
+        "APS3WJZDLJFTQZYBYBQJGIZMFX7KSFB5",
+    ),
+    (
+        "said now: curl -u secret",
+        "curl -u ¦secret_jjurj-gpu_e56389bd7beb592b9dc72640001ae2aa.QmAwNBFwYF39F83fy6II3alYZMFUE7: https://cloud.example/api/v1/instances",
+        "secret_jjurj-gpu_e5638",
+    ),
+    (
+        "said now: http -a sk",
+        "http -a '¦sk_ml-84b97827_bb9521abf2c1924946dc734b:' GET https://api.example/v1/jobs",
+        "sk_ml-84b97827_bb9521abf2c1924946dc734b",
+    ),
+    (
+        "said now: curl --user key",
+        'curl --user "¦key-stit.84f21e77224af9801e6e39f1:" -X POST https://api.example/v2/send',
+        "key-stit.84f21e77224af9801e6e39f1",
+    ),
+    ("said now: snmp ro", "snmp-server community ¦l4keshore9pine RO\nsnmp-server location rack 12", "l4keshore9pine"),
+    ("said now: snmp rw view", "snmp-server community ¦basaltquarry view ALL RW 12", "basaltquarry"),
+    ("said now: snmp host", "snmp-server host 10.9.0.4 version 2c ¦mo0sehollow", "mo0sehollow"),
+    ("said now: snmpd conf", "# /etc/snmp/snmpd.conf\nrocommunity ¦f3rnvalley 10.0.0.0/8\nsyslocation rack 4", "f3rnvalley"),
+    (
+        "said now: key yaml list",
+        "zigbee:\n  encryption_key: [¦126, 29, 204, 169, 247, 231, 190, 251, 84, 240, 229, 3, 140, 75, 86, 245]\n  channel: 15",
+        "126, 29, 204, 169, 247, 231, 190, 251, 84, 240, 229, 3, 140, 75, 86, 245",
+    ),
+    (
+        "said now: key c array",
+        "static const uint8_t aes_key[16] = {¦0x2c, 0xa8, 0x27, 0x68, 0xaa, 0xf9, 0xeb, 0x7b, 0x57, 0x76, 0x9c, 0x48, 0xf1, 0xc8, "
+        "0x54, 0x32};",
+        "0x2c, 0xa8, 0x27, 0x68, 0xaa, 0xf9, 0xeb, 0x7b, 0x57, 0x76, 0x9c, 0x48, 0xf1, 0xc8, 0x54, 0x32",
+    ),
+    (
+        "said now: key json list",
+        '{"id": 7, "secretKey": [¦69,164,84,162,123,182,204,125,65,170,132,217,7,27,249,110,124,236,222,34,45,111,233,67], "ttl": 30}',
+        "69,164,84,162,123,182,204,125,65,170,132,217,7,27,249,110,124,236,222,34,45,111,233,67",
+    ),
+    (
+        "said now: key yaml dashes",
+        "lora:\n  app_session_key:\n    - 119\n    - 179\n    - 123\n    ¦- 184\n    - 220\n    - 253\n    - 129\n    - 148\n    - "
+        "100\n    - 170\n    - 100\n    - 153\n    - 197\n    - 227\n    - 185\n    - 239\n  port: 1",
+        "- 184\n    - 220",
+    ),
+    ("said now: keypad", "After seven the keypad at the loading dock needs ¦884213# before the door opens.", "884213"),
+    ("said now: de keypad", "Das Tastenfeld an der Seitentür will ¦551907# haben.", "551907"),
+    ("said now: nl gate", "De poort achter het gebouw vraagt om ¦70914*, daarna rechtdoor.", "70914"),
 ]
 
 
@@ -1511,6 +1610,45 @@ def test_what_is_cut_off_was_masked_before() -> None:
         "exit code of rank 3: 1370, door\n代码第 1024 行报错，返回代码是 5021，端口 29500\nコード 1370 "
         "で終了しました。ロックの待ち 3000\nlock code 0x1f: waited 30000 ms; code lock held by 29500\nthe code for sim env "
         "is 4096 tokens; sim code took 2024",
+        "HF_TOKEN=\nonline_mode_v2\nWANDB_MODE=disabled",
+        'MLFLOW_TRACKING_PASSWORD=\nMLFLOW_RUN="exp-a100-x4"',
+        "export NGC_API_KEY=\nnode17b: driver 550.54.15 loaded\n",
+        "[remote]\npassword =\nendpoint_host = rgw-b2-04x",
+        'master_password = (sensitive value)\nnode_type = "p4d-24x-Large"',
+        "  password: <redacted>\n  server: Ceph-Node17\n",
+        "SECRET_KEY=<your secret key>\nBUCKET=Ckpt-2024-A1",
+        "api_token: (hidden)\nregion_name: Gpu4Eu-West",
+        "token: {{ .Values.hub.token | b64enc | quote }}",
+        "password: \"{{ vault_db_password | password_hash('sha512') | to_json }}\"",
+        "secret: {{ default .Values.secretKey | sha256sum | trunc 8 }}",
+        "ChatCompletion(id='chatcmpl-kfz86N3OTzEIzzkDatMOhDunVlHLw', choices=[], model='gpt-4o')",
+        '"usage": {}, "system_fingerprint": "fp_f0bcc0d809"',
+        "ToolMessage(content='ok', tool_call_id='call_FmxBM005kpvK6Cxl51uChlGi')",
+        '{"type": "tool_use", "id": "toolu_01fEmSnjPr0WoxJJwWzJvq5g", "name": "bash"}',
+        "Message(id='msg_011o5y3dxwF83RSfa1TEFPxL', role='assistant')",
+        "anthropic.RateLimitError: 429, request_id: req_011OyaBCAMUk345YAD2RK8ZX",
+        '"response_id": "resp_076dee54581a5c944005d8b14b9ab800f47dfdd6e59b3854"',
+        "x-amz-request-id: 7ZF71BJ18JQ1AEOJ\nx-amz-id-2: dh2hxgFW/4cPeXKz0r3vG8Lxg5zBsvQtzl/GFi7JaUIkJl59tZrb2K8yseco==",
+        "<Error><Code>SlowDown</Code></Error> (RequestId: 584TMVW60H5Z5WZ1, HostId: "
+        "nREWQnTq5OI820jDusaQDZmHCwjYVCXTTkVWq61bumaYbchDrkti5FtdCzUr3Kei)",
+        "not authorized to perform: secretsmanager:GetSecretValue on resource: "
+        "arn:aws:secretsmanager:us-east-2:210987654321:secret:prod/ml-k8Tz2Q",
+        "ValidationException: secret arn:aws:secretsmanager:eu-central-1:210987654321:secret:wandb-a7Xq0B has no value",
+        "git clone https://<username>:<token>@github.com/lab/x.git",
+        "pip --extra-index-url https://__token__:<api-token>@pypi.example/simple",
+        "--index-url https://ci:${INDEX_PASSWORD}@pypi.example/simple",
+        "kinit: Invalid credentials\nKeytab name: FILE:/etc/security/Mlflow2.keytab",
+        "Bind failed: invalid credentials\n 8009030C: LdapErr: DSID-0C0903A9, comment: error, data 775, v3839",
+        "wrong password\n00002024: SecErr: DSID-0315255A, problem 4003",
+        "export LM_LICENSE_FILE=1717@licsrv2.hpc.example:27000@lic-b.hpc.example",
+        "Failed to start wg-quick@wg0.service: Unit not found",
+        "systemd[1]: nvidia-reset@gpu3.timer: Deactivated.",
+        "interface: wg0\n  private key: (hidden)\npeer: mw8YuS5RkyvA4gKc/6rSKmOtiMvGbExCaJle+O3SbnH=\n  preshared key: (hidden)\n  "
+        "latest handshake: 4Min-ago",
+        "[Peer]\nPublicKey = pDoPGrQYV9MyVaFaJtTUU73Tq+i8XG7W3aohEvU5hGt=\nAllowedIPs = 10.0.0.2/32",
+        "bucket_key_sizes = [16, 32, 64, 128, 16, 32, 64, 128, 16, 32, 64, 128, 7, 9, 11, 13]\nmonkey: [1, 2, 3, 4, 5, 6, 7, 8, 9, "
+        "10, 11, 12, 13, 14, 15, 16]",
+        "gate kernel regression, see 66541# and door #88213; safe to merge 4096* copies",
     ],
 )
 def test_what_only_looks_like_one_stays(text: str) -> None:
