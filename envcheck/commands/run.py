@@ -193,6 +193,8 @@ def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
     asked = code == 128 + signal.SIGPIPE or signals.asked(code)
     with suppress(Exception):
         outputs.finish()
+    if not code:
+        outputs.forget()
     unseen = tuple(f"what it wrote to {('stdout', 'stderr')[number - 1]} was not seen: {why}" for number, why in outputs.unseen.items())
     return CommandEnd(code, max(0, -status), outputs.texts, asked, lambda: watch.word(process.pid), unseen)
 

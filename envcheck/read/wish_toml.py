@@ -59,7 +59,7 @@ def _quoted(text: str, entry: str, place: int) -> int:
     return at
 
 
-_ANDED = re.compile(r"\s*,\s*|(?<=[\w*])\s+(?=[<>=!~^])")  # ">=2.1 <3"
+_ANDED = re.compile(r"\s{0,20},\s{0,20}|(?<=[\w*])\s{1,20}(?=[<>=!~^])")  # ">=2.1 <3"
 
 
 def _poetry(place: str, package: str, wanted: object) -> WishLine:
@@ -143,7 +143,7 @@ def lock(name: str, text: str) -> WishFile:
     return WishFile(name, "lock", text, tuple(lines), fixed="lock")
 
 
-_IN_SET = re.compile(r"""(["'])([^"']*)\1\s*(not\s+)?in\s+(extras|dependency_groups)\b""")
+_IN_SET = re.compile(r"""(["'])([^"']*)\1\s{0,20}(not\s{1,20})?in\s{1,20}(extras|dependency_groups)\b""")
 
 
 def _without_sets(marker: str, groups: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ kinds: a symptom names a rule, a victim says that something else failed first, a
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -227,23 +228,22 @@ class _Part:
     spoken: Sequence[str] = ()  # these words
     taken: list[tuple[int, int]] = field(default_factory=list)  # lines that mean no harm
     told: set[tuple[str, int]] = field(default_factory=set)  # symptoms, and the lines that a row of theirs has read
-    hidden: str | None = None  # its text without secrets, once somebody has asked for it
 
     def masked(self, at: int, piece: str) -> tuple[str, int] | None:
-        """The text without secrets, and where a piece at a place of it stands there: a window that is cut out of it shows none that is told
-        by what stands before. -1 where a secret took the piece away; None where the text has none."""
-        if self.hidden is None:
-            self.hidden = mask_secrets(self.text)
-        if self.hidden == self.text:
+        """What stands around a place, without secrets, and where a piece at that place stands in it: a window that is cut out of it shows
+        none that is told by what stands before. -1 where a secret took the piece away; None where the text has none there."""
+        text, at = _around(self.text, at, at + len(piece))
+        hidden = _hidden(text)
+        if hidden == text:
             return None
-        start, end = _line(self.text, at)
-        lines, number = self.hidden.split("\n"), self.text.count("\n", 0, start)
-        if len(lines) != self.text.count("\n") + 1:  # one that goes over lines
-            return self.hidden, _place_of(piece, self.hidden, 0, len(self.hidden))
+        start, end = _line(text, at)
+        lines, number = hidden.split("\n"), text.count("\n", 0, start)
+        if len(lines) != text.count("\n") + 1:  # one that goes over lines
+            return hidden, _place_of(piece, hidden, 0, len(hidden))
         first = sum(map(len, lines[:number])) + number
-        if lines[number] == self.text[start:end].rstrip("\n"):
-            return self.hidden, first + at - start
-        return self.hidden, _place_of(piece, self.hidden, first, first + len(lines[number]))
+        if lines[number] == text[start:end].rstrip("\n"):
+            return hidden, first + at - start
+        return hidden, _place_of(piece, hidden, first, first + len(lines[number]))
 
 
 def _parts(text: str, source: str, typed: bool, languages: Languages) -> Iterator[_Part]:
@@ -343,7 +343,9 @@ class Scanner:
                 elif match and not any(start <= at < end for start, end in part.taken):
                     part.told.add((name, line))
                     if row.kind == "symptom" or row.id not in self.noted:
-                        found = _without_secrets(row, pattern, (window, ends, match), part.masked(at, piece), len(piece), lines_before)
+                        found = (window, ends, match)
+                        if _cuts(*found):
+                            found = _without_secrets(row, pattern, found, part.masked(at, piece), len(piece), lines_before)
                         self._keep(row, *found, part, _quoted(part.text, at))
                     if row.kind == "harmless":
                         part.taken.append((line, after))
@@ -456,6 +458,27 @@ def _denied(window: str, first: int, ends: Sequence[int], text: str, line: int) 
     return first > begin and denied(window[begin:first], text[max(line - WINDOW_AFTER, 0) : line])
 
 
+LINE = 4096  # characters of its own line before a message, and
+NEAR = 512  # of lines above, and behind what is shown of it, in which a secret is told that stands beside it
+
+
+def _around(text: str, at: int, end: int) -> tuple[str, int]:
+    """What stands near a piece, from a blank to a blank, and where the piece begins in it."""
+    start = text.rfind("\n", max(0, at - LINE), at) + 1
+    if start:
+        start = text.find("\n", max(0, start - 1 - NEAR), start) + 1
+    elif at > LINE:
+        start = next((found.end() for found in _BLANK.finditer(text, at - LINE, at)), at - LINE)
+    stop = min(len(text), end + WINDOW_AFTER + NEAR)
+    if stop < len(text):
+        stop = max(text.rfind(" ", end, stop), text.rfind("\n", end, stop)) + 1 or stop
+    return text[start:stop], at - start
+
+
+_BLANK = re.compile(r"\s")
+_hidden = functools.lru_cache(256)(mask_secrets)  # who repeats a message repeats its lines
+
+
 def _place_of(piece: str, text: str, start: int, end: int) -> int:
     """Where a piece of a row, which may be of any case, stands in a text with its own quotes."""
     flat = one_quote(text[start:end]).replace("\n", " ")
@@ -525,6 +548,13 @@ def _shown(window: str, first: int, after: int, ends: Sequence[int]) -> str:
     last = _end_of(after, ends)
     end = min(max(after, start + SHOWN // 2), first + SHOWN, last)
     return f"{'…' if start > line else ''}{window[start:end].strip()}{'…' if end < last else ''}"
+
+
+def _cuts(window: str, ends: Sequence[int], match: re.Match[str]) -> bool:
+    """Whether what is kept of a message is without something that stands on its lines: that may be what tells a secret. Whole lines are
+    masked when they are shown."""
+    shown = _shown(window, match.start(), match.end(), ends)
+    return "…" in (shown[:1], shown[-1:]) or any(match.groupdict().values())
 
 
 def _as_it_stood(shown: str, part: _Part, languages: Languages) -> str:

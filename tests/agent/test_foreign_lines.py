@@ -49,7 +49,7 @@ def changed(line: dict[str, Any], path: tuple[Any, ...], wrong: Any) -> dict[str
 def read_back(folder: Path, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """As from a file."""
     (folder / process.LINES).write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    running: Any = SimpleNamespace(folder=str(folder), lines=[], earlier=())
+    running: Any = SimpleNamespace(folder=str(folder), lines=[], earlier=(), behind=0.0)
     process._read_lines(running)
     found: list[dict[str, Any]] = running.lines
     process._import_seconds(running)
@@ -89,6 +89,6 @@ def test_no_file_of_lines(tmp_path: Path, kind: str) -> None:
         path.write_bytes(b"\x00\xff{]\n" * 10)
     elif kind != "not there":
         path.symlink_to("/dev/zero")
-    running: Any = SimpleNamespace(folder=str(tmp_path), lines=[], earlier=())
+    running: Any = SimpleNamespace(folder=str(tmp_path), lines=[], earlier=(), behind=0.0)
     process._read_lines(running)
     assert running.lines == []
