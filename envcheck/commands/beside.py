@@ -48,19 +48,31 @@ def keep_only(needed: Collection[int]) -> None:
             os.close(descriptor)
 
 
-def renamed() -> bool:
-    """Whether nobody finds this process any more who looks for envcheck's name or arguments: `pkill` means envcheck alone."""
+def renamed(name: bytes = NAME, words: bytes = NAME) -> bool:
+    """Whether nobody finds this process any more who looks for envcheck's name or arguments: `pkill envcheck` means envcheck alone."""
     try:
         import ctypes
 
         start, end = (int(word) for word in _stat("self")[45:47])  # arg_start and arg_end, proc(5)
-        if not 0 < start < end or ctypes.CDLL(None).prctl(PR_SET_NAME, NAME, 0, 0, 0):
+        if not 0 < start < end or ctypes.CDLL(None).prctl(PR_SET_NAME, name, 0, 0, 0):
             return False
         ctypes.memset(start, 0, end - start)
-        ctypes.memmove(start, NAME, min(len(NAME), end - start - 1))
+        ctypes.memmove(start, words, min(len(words), end - start - 1))
     except (ImportError, OSError, AttributeError, ValueError):  # not on Linux, no /proc
         return False
     return True
+
+
+def renamed_as(command: int) -> bool:
+    """The same, with the name and the arguments of the command: `pkill -f train.py` finds envcheck, whose own arguments hold it, and the
+    command, and this one has to be told of it. Where there is no room for its arguments (a script, whose interpreter is named before it)
+    the last of them count."""
+    try:
+        with open(f"/proc/{command}/comm", "rb") as name, open(f"/proc/{command}/cmdline", "rb") as words:
+            room = [int(word) for word in _stat("self")[45:47]]
+            return renamed(name.read().rstrip(b"\n"), words.read()[-max(0, room[1] - room[0] - 1) :].rstrip(b"\0"))
+    except (OSError, IndexError, ValueError):
+        return False
 
 
 def reaped_beside(command: int) -> Iterator[int]:
@@ -139,7 +151,7 @@ class Witness:
     @staticmethod
     def _watch(command: int, tell: int, life: int, mask: Collection[int]) -> None:
         try:
-            if not renamed():
+            if not renamed_as(command):
                 return
             held = _held(command)
             keep_only((tell, life, held))

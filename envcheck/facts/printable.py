@@ -69,9 +69,12 @@ def _is_seen(one: str) -> bool:
 
 
 def one_line(text: str, limit: int | None = None) -> str:
-    """`visible` text on one line, cut at `limit` characters with an ellipsis."""
-    line = " ".join(visible(text).split())
-    return line if limit is None or len(line) <= limit else line[: max(limit - 1, 0)].rstrip() + "…"
+    """`visible` text on one line, cut at `limit` characters with an ellipsis. Of a longer one no more is masked than is told of it."""
+    if limit is None:
+        return " ".join(visible(text).split())
+    most = limit + 8 * _BORDER
+    line = " ".join(visible(text[:most]).split())
+    return line if len(line) <= limit and len(text) <= most else line[: max(limit - 1, 0)].rstrip() + "…"
 
 
 _BORDER = 1024  # characters behind a cut in which a secret that it would go through may end

@@ -145,8 +145,16 @@ def path_for_root(path: str) -> tuple[str, tuple[str, ...]]:
     if not answers(*filter(os.path.isabs, entries)):
         entries = [entry for entry in entries if not os.path.isabs(entry) or answers(entry)]
     inside = ((entry, os.path.join(entry, "program")) for entry in entries if os.path.isabs(entry))
-    safe = [entry for entry, program in inside if not (_open_to_all(entry) or _open_above(program, groups=False))]
+    safe = [entry for entry, program in inside if not (_anybody_makes(entry) or _open_above(program, groups=False))]
     return os.pathsep.join(safe), tuple(dict.fromkeys(entry for entry in entries if entry not in safe))
+
+
+def _anybody_makes(folder: str) -> bool:
+    """Whether anybody can put a file there, or make it where it does not exist yet: below a sticky folder, too."""
+    for step in (folder, *map(str, PurePath(folder).parents)):
+        if os.path.lexists(step):
+            return _open_to_all(step)
+    return False
 
 
 def _open_to_all(folder: str) -> bool:

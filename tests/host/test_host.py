@@ -27,6 +27,7 @@ from envcheck.facts.snapshot import SystemFacts
 from envcheck.host import access
 from envcheck.host.access import RealHost, run_command
 from envcheck.host.orphans import end_all
+from envcheck.host.ownership import path_for_root
 from envcheck.options import parse
 from envcheck.probes.system import probe
 from envcheck.target.interpreter import choose
@@ -117,6 +118,14 @@ def test_a_mount_that_does_not_answer_is_not_waited_for(dead: Path, tmp_path: Pa
 def test_a_named_file_on_a_mount_that_does_not_answer_is_refused(dead: Path, capsys: pytest.CaptureFixture[str], line: str) -> None:
     assert main(line.format(f"{dead}/file").split()) == 2
     assert "the file system that it is on does not answer" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="modes of folders")
+def test_a_folder_that_anybody_can_still_make_does_not_count_for_root(tmp_path: Path) -> None:
+    (tmp_path / "sticky").mkdir()
+    (tmp_path / "sticky").chmod(0o1777)
+    made = f"{tmp_path}/sticky/not-there/bin"
+    assert path_for_root(f"{made}:{tmp_path}/not-there:/usr/bin")[1] == (made,)
 
 
 def private_folder_removed() -> str:
