@@ -186,6 +186,7 @@ def second_patient() -> Examined:
     return broken("fsdp", "worker-exits", "loader-hangs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "status", "words"),
     [
