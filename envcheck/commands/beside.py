@@ -49,15 +49,17 @@ def keep_only(needed: Collection[int]) -> None:
 
 
 def renamed(name: bytes = NAME, words: bytes = NAME) -> bool:
-    """Whether nobody finds this process any more who looks for envcheck's name or arguments: `pkill envcheck` means envcheck alone."""
+    """Whether nobody finds this process any more who looks for envcheck's name or arguments: `pkill envcheck` means envcheck alone. Where
+    there is no room for all words the last of them count."""
     try:
         import ctypes
 
         start, end = (int(word) for word in _stat("self")[45:47])  # arg_start and arg_end, proc(5)
         if not 0 < start < end or ctypes.CDLL(None).prctl(PR_SET_NAME, name, 0, 0, 0):
             return False
+        words = words[max(0, len(words) - (end - start - 1)) :]
         ctypes.memset(start, 0, end - start)
-        ctypes.memmove(start, words, min(len(words), end - start - 1))
+        ctypes.memmove(start, words, len(words))
     except (ImportError, OSError, AttributeError, ValueError):  # not on Linux, no /proc
         return False
     return True
@@ -65,13 +67,11 @@ def renamed(name: bytes = NAME, words: bytes = NAME) -> bool:
 
 def renamed_as(command: int) -> bool:
     """The same, with the name and the arguments of the command: `pkill -f train.py` finds envcheck, whose own arguments hold it, and the
-    command, and this one has to be told of it. Where there is no room for its arguments (a script, whose interpreter is named before it)
-    the last of them count."""
+    command, and this one has to be told of it. A script has its interpreter named before it, for which there may be no room."""
     try:
         with open(f"/proc/{command}/comm", "rb") as name, open(f"/proc/{command}/cmdline", "rb") as words:
-            room = [int(word) for word in _stat("self")[45:47]]
-            return renamed(name.read().rstrip(b"\n"), words.read()[-max(0, room[1] - room[0] - 1) :].rstrip(b"\0"))
-    except (OSError, IndexError, ValueError):
+            return renamed(name.read().rstrip(b"\n"), words.read().rstrip(b"\0"))
+    except OSError:
         return False
 
 

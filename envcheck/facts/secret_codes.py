@@ -14,9 +14,10 @@ _COPULA = (
     "(?:is|was|are|now|lautet|ist|war|es|era|son|est|était|é|è|sono|to|jest|brzmi|je|er|är|var|on|oli|adalah|ialah|là|este|van|это|будет|єсть"
     "|είναι|هو|הוא|dir|dır|zní|reads)"
 )
+_ARTICLE = r"(?:\s(?:le|la|el|der|die|das|the|o|il|now|still|jetzt))?"
 # Words as far as a verb, or as far as a sign
 _GLUE = (
-    rf"(?:(?:\x20[^\W\d_][\w'’-]{{0,20}}){{0,5}}?\x20{_COPULA}\b(?:\s(?:le|la|el|der|die|das|the|o|il|now|still|jetzt))?"
+    rf"(?:(?:\x20[^\W\d_][\w'’-]{{0,20}}){{0,5}}?\x20{_COPULA}\b{_ARTICLE}"
     r"|(?:\x20[^\W\d_][\w'’-]{0,20}){1,3}?\x20?(?=[:=：—–→]))?[\x20\"'*`:=：＝—–→»は是为為은는]{0,6}"
 )
 _CALLED_CODE = r"(?:[-\x20]?(?i:[ck]od\w{0,5}|koodi\w{0,3}|kód\w{0,3}|nummer|number|numero|код\w{0,2}|номер|码|番号|コード|번호)|s)?"
@@ -64,7 +65,7 @@ _NEXT_VALUE = re.compile(rf"([,，、]?(?=[^\n.;]{{3,60}}\d)){_WAY}{_VALUE}")  #
 _BESIDE = re.compile(
     rf"(?:[\x20,;/]{{1,3}}|,?\x20(?:and|und|et|y|e|en|og|och|ja|i|a|и|та|ve|és|și)\x20|\s{{0,2}}\n\s{{0,8}}(?:[-*•]\s)?){_VALUE}"
 )  # a list of them
-_SIGN = re.compile(rf"[:：=—–→はは是为為은는]|\s{_COPULA}(?:\s(?:le|la|el|der|die|das|the|o|il|now|still|jetzt))?\Z", re.IGNORECASE)
+_SIGN = re.compile(rf"[:：=—–→はは是为為은는]|\s{_COPULA}{_ARTICLE}\Z", re.IGNORECASE)
 _WHOLE = any_of(one for one in OPENED if len(one) < 5)
 _STEMS = any_of(one for one in OPENED if len(one) > 4)
 _OPENED = re.compile(rf"(?i)(?<![^\W\d_])(?:{_STEMS}|(?:{_WHOLE})(?![^\W\d_]))|{any_of(OPENED_WITHIN)}")

@@ -468,7 +468,8 @@ def _around(text: str, at: int, end: int) -> tuple[str, int]:
     if start:
         start = text.find("\n", max(0, start - 1 - NEAR), start) + 1
     elif at > LINE:
-        start = next((found.end() for found in _BLANK.finditer(text, at - LINE, at)), at - LINE)
+        blank = _BLANK.search(text, at - LINE, at)
+        start = blank.end() if blank else at - LINE
     stop = min(len(text), end + WINDOW_AFTER + NEAR)
     if stop < len(text):
         stop = max(text.rfind(" ", end, stop), text.rfind("\n", end, stop)) + 1 or stop
