@@ -20,11 +20,9 @@ What to do:
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
-from envcheck.facts.snapshot import Snapshot
 from envcheck.read import own_report as own
 from envcheck.read.own_report import OwnReport, ReportedFinding
 
@@ -58,12 +56,14 @@ def take_markdown(text: str, rules: Collection[str]) -> tuple[str, list[OwnRepor
         page = [_bare(line, before) for line in lines[at:end]]
         findings = tuple(one for one in _findings(page) if head or one.rule in rules)[: own.MOST_FINDINGS]
         verdict = _plain(head[3]) if head else ""
-        facts = _facts(page) if head else None
+        fold = _fold(page) if head else range(0)
+        facts = own.folded_facts("\n".join(page[one] for one in fold)) if fold else None
         version = head[2] if head else ""
-        if own.is_planted(verdict, page if facts is None else itertools.takewhile(lambda line: not line.startswith("<details>"), page)):
-            end, findings, verdict, facts = at + 1, (), "", None
+        others, failed = own.left_to_others(verdict, page, fold, _foreign(page, fold))
+        if failed:
+            findings, verdict, facts = (), "", None
         found.append(OwnReport("markdown", version, findings, verdict, own.reasons_in(verdict), (), facts, complete=False))
-        lines[at:end] = [""] * (end - at)
+        lines[at:end] = [line if one in others else "" for one, line in enumerate(lines[at:end])]
         at = end
     return ("\n".join(lines) if found else text), found
 
@@ -112,15 +112,27 @@ def _of_a_finding(line: str) -> bool:
     return line.startswith(starts) or _NUMBER.match(line) is not None or _OTHER.match(line) is not None
 
 
-def _facts(lines: list[str]) -> Snapshot | None:
-    """What stands in the block of the fold."""
+def _fold(lines: list[str]) -> range:
+    """The lines of the block in the fold."""
     start = next((at for at, line in enumerate(lines) if line.startswith("<details>")), len(lines))
     fence = next((at for at in range(start, len(lines)) if lines[at].startswith("```") and lines[at].endswith("json")), None)
     if fence is None:
-        return None
+        return range(0)
     marks = lines[fence].removesuffix("json")
     end = next((at for at in range(fence + 1, len(lines)) if lines[at] == marks), len(lines))
-    return own.folded_facts("\n".join(lines[fence + 1 : end]))
+    return range(fence + 1, end)
+
+
+def _foreign(lines: list[str], fold: range) -> Iterator[int]:
+    """The lines of a page that are none of its paragraphs."""
+    allowed = 0  # below a finding's heading: its message, and why
+    for at, line in enumerate(lines):
+        if _FINDING.match(line):
+            allowed = 2
+        elif at and at not in fold and line and not _of_a_finding(line) and not line.startswith(("```", "</details>")):
+            allowed -= 1
+            if allowed < 0:
+                yield at
 
 
 def _findings(lines: list[str]) -> list[ReportedFinding]:

@@ -6,15 +6,23 @@ Nothing in them is loaded, and an entity is never expanded: html.parser knows th
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from enum import Enum
 from html.parser import HTMLParser
 
+from envcheck.facts.record import record
 from envcheck.read import own_pages
 from envcheck.read import own_report as own
 from envcheck.read.own_report import OwnReport, ReportedFinding
 
 PAGE_LIMIT = 16 << 20  # characters of one page
-MOST_SUITES = 400
+MOST_SUITES, MOST_CASES = 400, 2000
+_Case = tuple[str, str, str, dict[str, str], list[str]]  # rule, family, what it holds, attributes of that, text
+_CODE = re.compile(r"[{};]|,\s{0,20}$")  # each line of a style or a script has it
+_VOID = frozenset({"br", "meta", "input", "img", "hr", "link", "wbr", "source", "path", "rect", "circle", "line"})
+_WITHOUT_TEXT = frozenset(
+    {"html", "head", "body", "main", "table", "thead", "tbody", "tr", "ul", "ol", "dl", "section", "details", "svg", "g"}
+)
 
 _H1 = re.compile(
     r"<h1[^<>]{0,80}>envcheck (\d[\w.+-]{0,50})(?:, (\w{2,10}))?: <span class=['\"](?:pass|warn|fail|inconclusive)['\"]>"
@@ -46,40 +54,67 @@ def _take_pages(text: str, found: list[OwnReport]) -> str:
         end = text.find("</html>", head.end(), head.end() + PAGE_LIMIT)
         end = min(len(text), head.end() + PAGE_LIMIT) if end < 0 else end + len("</html>")
         other = _PAGES.get(head[2] or "")
-        found.append(own_pages.no_report("HTML", other, head[1]) if other else _page(head, text[head.end() : end]))
-        text = own.blanked(text, start, end)
+        report, left = (own_pages.no_report("HTML", other, head[1]), "") if other else _page(head, text[start:end])
+        found.append(report)
+        text = own.blanked(text, start, end, left)
         at = start
     return text
 
 
-def _page(head: re.Match[str], body: str) -> OwnReport:
+def _page(head: re.Match[str], body: str) -> tuple[OwnReport, str]:
+    """The report of a page, and what of it others read."""
     page = _Html()
     page.feed(body)
+    page.close()
     verdict, form = _unescaped(head[3]), "HTML" + (f", {head[2]}" if head[2] else "")
     facts = own.folded_facts("".join(page.fold)) if page.fold else None
     findings = tuple(page.findings()[: own.MOST_FINDINGS])
-    return OwnReport(form, head[1], findings, verdict, own.reasons_in(verdict), (), facts, complete=False)
+    left, failed = _left(verdict, page.texts)
+    if failed:
+        verdict, findings, facts = "", (), None
+    return OwnReport(form, head[1], findings, verdict, own.reasons_in(verdict), (), facts, complete=False), left
 
 
 def _take_suites(text: str, found: list[OwnReport], rules: Collection[str]) -> str:
     framed = _SUITES.search(text) is not None
-    parser = _JUnit()
-    rest, at = text, 0
-    for _ in range(MOST_SUITES):
-        head = _SUITE.search(rest, at)
-        if head is None:
-            break
-        at = head.start()
-        end = rest.find("</testsuite>", head.end(), head.end() + PAGE_LIMIT)
-        end = min(len(rest), head.end() + PAGE_LIMIT) if end < 0 else end + len("</testsuite>")
-        parser.feed(rest[at:end])
-        rest = own.blanked(rest, at, end)
-    findings = tuple(one for one in parser.findings() if framed or one.rule in rules)[: own.MOST_FINDINGS]
-    verdict, because = parser.verdict()
+    suites: list[tuple[int, int, _JUnit]] = []
+    at = 0
+    while (head := _SUITE.search(text, at)) and len(suites) < MOST_SUITES:
+        end = text.find("</testsuite>", head.end(), head.end() + PAGE_LIMIT)
+        at = min(len(text), head.end() + PAGE_LIMIT) if end < 0 else end + len("</testsuite>")
+        parser = _JUnit()
+        parser.feed(text[head.start() : at])
+        parser.close()
+        suites.append((head.start(), at, parser))
+    cases = [case for _, _, parser in suites for case in parser.cases]
+    findings = tuple(one for one in _junit_findings(cases) if framed or one.rule in rules)[: own.MOST_FINDINGS]
+    verdict, because = _junit_verdict(cases)
     if not findings and not verdict:
         return text
+    left = [_left(verdict, parser.texts) for _, _, parser in suites]
+    if any(failed for _, failed in left):
+        findings, verdict, because = (), "", ()
     found.append(OwnReport("JUnit", "", findings, verdict, because))
-    return _FRAME.sub("", rest) if framed else rest
+    for (start, end, _), (lines, _) in zip(reversed(suites), reversed(left), strict=True):
+        text = own.blanked(text, start, end, lines)
+    return _FRAME.sub("", text) if framed else text
+
+
+def _left(verdict: str, texts: Sequence[_Text]) -> tuple[str, bool]:
+    """What others read of a document that says "Ready", on the lines where it stood, and whether it decides nothing for that."""
+    if own.verdict_of(verdict) != "pass":
+        return "", False
+    others: dict[int, list[str]] = {}
+    failed = False
+    for one in texts:
+        for at, line in enumerate(one.text.split("\n"), one.line):
+            fails = one.place is not _Place.FACTS and own.FAILED.search(line) is not None
+            foreign = one.place is _Place.NONE or (one.place is _Place.FACTS and not own.is_json_line(line))
+            foreign = foreign or (one.place is _Place.CODE and not _CODE.search(line))
+            if line.strip() and (fails or foreign):
+                others.setdefault(at, []).append(line)
+                failed = failed or own.FAILED.search(line) is not None
+    return "\n".join(" ".join(others.get(at, ())) for at in range(max(others, default=0) + 1)), failed
 
 
 def _unescaped(text: str) -> str:
@@ -92,11 +127,29 @@ def _one_line(text: str) -> str:
     return _BLANKS.sub(" ", text).strip()[: own.TEXT_LIMIT]
 
 
+class _Place(Enum):
+    """Where a text stands in a document of ours."""
+
+    NONE = "none"  # where we write none
+    FACTS = "facts"  # in the JSON of the fold
+    CODE = "code"  # in a style or a script
+    OURS = "ours"  # where we write
+
+
+@record
+class _Text:
+    line: int  # on which it begins, from 0
+    text: str
+    place: _Place
+
+
 class _Html(HTMLParser):
     """Gathers the text of each `<section class='finding …'>` by the element that it stands in."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
+        self.texts: list[_Text] = []  # all but those of findings and of the table of facts
+        self._open: list[str] = []
         self.sections: list[list[tuple[tuple[str, ...], str]]] = []  # of each finding: (elements around, text)
         self.fold: list[str] = []  # the block of facts
         self._inside = False
@@ -104,6 +157,8 @@ class _Html(HTMLParser):
         self._path: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in _VOID and len(self._open) < 60:
+            self._open.append(tag)
         if tag == "section" and (dict(attrs).get("class") or "").startswith("finding"):
             self._inside, self._path = len(self.sections) < own.MOST_FINDINGS, []
             self.sections += [[]] if self._inside else []
@@ -117,6 +172,9 @@ class _Html(HTMLParser):
                 self.sections[-1].append((tuple(self._path), ""))  # an element begins
 
     def handle_endtag(self, tag: str) -> None:
+        if tag in self._open:
+            while self._open.pop() != tag:
+                pass
         if tag == "section":
             self._inside = False
         elif tag == "summary":
@@ -128,10 +186,20 @@ class _Html(HTMLParser):
                 pass
 
     def handle_data(self, data: str) -> None:
+        if data.strip() and (place := self._place()):
+            self.texts.append(_Text(self.getpos()[0] - 1, data, place))
         if self._inside:
             self.sections[-1].append((tuple(self._path), data))
         elif self._folded:
             self.fold.append(data)
+
+    def _place(self) -> _Place | None:
+        block = "pre" in self._open
+        if not self._open or self._open[-1] in _WITHOUT_TEXT or (block and not self._inside and not self._folded):
+            return _Place.NONE
+        if self._inside or self._folded:
+            return (_Place.OURS if self._inside else _Place.FACTS) if block else None
+        return _Place.CODE if self._open[-1] in ("style", "script") else _Place.OURS
 
     def findings(self) -> list[ReportedFinding]:
         return [made for parts in self.sections if (made := _html_finding(parts)) is not None]
@@ -184,14 +252,15 @@ class _JUnit(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
-        self.cases: list[tuple[str, str, str, dict[str, str], list[str]]] = []
+        self.cases: list[_Case] = []
+        self.texts: list[_Text] = []
         self._inside = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         if tag == "testcase":
             family = _FAMILY.fullmatch(given.get("classname", ""))
-            self._inside = "case" if family and len(self.cases) < 2000 else ""
+            self._inside = "case" if family and len(self.cases) < MOST_CASES else ""
             if family and self._inside:
                 self.cases.append((given.get("name", ""), family[1], "", {}, []))
         elif self._inside and tag in ("failure", "error", "system-out", "skipped"):
@@ -203,24 +272,29 @@ class _JUnit(HTMLParser):
         self._inside = "" if tag == "testcase" else "case" if self._inside == tag else self._inside
 
     def handle_data(self, data: str) -> None:
-        if self._inside in ("failure", "error", "system-out"):
+        within = self._inside in ("failure", "error", "system-out")
+        if within:
             self.cases[-1][4].append(data)
+        if data.strip():
+            self.texts.append(_Text(self.getpos()[0] - 1, data, _Place.OURS if within else _Place.NONE))
 
-    def findings(self) -> list[ReportedFinding]:
-        alone = [made for one in self.cases if one[1] != "fleet" and (made := _junit_finding(*one)) is not None]
-        return alone + [made for one in self.cases if one[1] == "fleet" for made in _fleet_findings("".join(one[4]))]
 
-    def verdict(self) -> tuple[str, tuple[str, ...]]:
-        """The report's last line, and why it cannot tell."""
-        if any(family == "fleet" and kind == "failure" for _, family, kind, _, _ in self.cases):
-            return "Not ready: bad hosts", ()
-        for name, family, kind, given, said in self.cases:
-            if name == "verdict" or (family == "fleet" and kind == "error"):
-                text = "".join(said)
-                if kind == "error":
-                    return given.get("message", "")[: own.TEXT_LIMIT], tuple(one for one in text.split("\n") if one)[:10]
-                return text.strip()[: own.TEXT_LIMIT], ()
-        return "", ()
+def _junit_findings(cases: Sequence[_Case]) -> list[ReportedFinding]:
+    alone = [made for one in cases if one[1] != "fleet" and (made := _junit_finding(*one)) is not None]
+    return alone + [made for one in cases if one[1] == "fleet" for made in _fleet_findings("".join(one[4]))]
+
+
+def _junit_verdict(cases: Sequence[_Case]) -> tuple[str, tuple[str, ...]]:
+    """The report's last line, and why it cannot tell."""
+    if any(family == "fleet" and kind == "failure" for _, family, kind, _, _ in cases):
+        return "Not ready: bad hosts", ()
+    for name, family, kind, given, said in cases:
+        if name == "verdict" or (family == "fleet" and kind == "error"):
+            text = "".join(said)
+            if kind == "error":
+                return given.get("message", "")[: own.TEXT_LIMIT], tuple(one for one in text.split("\n") if one)[:10]
+            return text.strip()[: own.TEXT_LIMIT], ()
+    return "", ()
 
 
 def _fleet_findings(said: str) -> list[ReportedFinding]:

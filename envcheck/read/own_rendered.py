@@ -13,11 +13,9 @@ Facts
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Collection
 
-from envcheck.facts.snapshot import Snapshot
 from envcheck.read import own_report as own
 from envcheck.read.own_report import OwnReport, ReportedFinding
 
@@ -46,30 +44,30 @@ def take_rendered(text: str, rules: Collection[str]) -> tuple[str, list[OwnRepor
         if head is None or not own.VERSION.fullmatch(head[1]) or not own.verdict_of(head[2].strip()):
             at += 1
             continue
-        end, facts = _end(lines, at, rules)
-        findings = _findings(lines[at:end], rules)
-        verdict = head[2].strip()
-        if own.is_planted(
-            verdict, lines[at:end] if facts is None else itertools.takewhile(lambda line: not _FACTS.match(line), lines[at:end])
-        ):
-            end, findings, verdict, facts = at + 1, (), "", None
+        end, fold = _end(lines, at, rules)
+        page, verdict = lines[at:end], head[2].strip()
+        findings, facts = _findings(page, rules), own.folded_facts("\n".join(page[one] for one in fold)) if fold else None
+        others, failed = own.left_to_others(verdict, page, fold)
+        if failed:
+            findings, verdict, facts = (), "", None
         found.append(OwnReport("rendered Markdown", head[1], findings, verdict, own.reasons_in(verdict), (), facts, complete=False))
-        lines[at:end] = [""] * (end - at)
+        lines[at:end] = [line if one in others else "" for one, line in enumerate(page)]
         at = end
     return ("\n".join(lines) if found else text), found
 
 
-def _end(lines: list[str], at: int, rules: Collection[str]) -> tuple[int, Snapshot | None]:
-    """The line behind the report, and what its fold holds. Without the fold: some paragraphs behind the last finding."""
+def _end(lines: list[str], at: int, rules: Collection[str]) -> tuple[int, range]:
+    """The line behind the report, and which of its lines are the JSON of its fold. Without the fold: some paragraphs behind the last
+    finding."""
     last = behind = min(len(lines), at + MOST_LINES)
     finding = at
     for number in range(at + 1, last):
         if _FACTS.match(lines[number]):
             start = next((one for one in range(number + 1, min(number + 4, last)) if lines[one].strip()), last)
             if start == last or lines[start].strip() != "{":
-                return number + 1, None
+                return number + 1, range(0)
             end = next((one for one in range(start + 1, last) if lines[one].rstrip() == "}"), last - 1)
-            return end + 1, own.folded_facts("\n".join(lines[start : end + 1]))
+            return end + 1, range(start - at, end + 1 - at)
         if _HEAD.match(lines[number]) and "envcheck " in lines[number]:
             behind = number
             break
@@ -80,8 +78,8 @@ def _end(lines: list[str], at: int, rules: Collection[str]) -> tuple[int, Snapsh
         if lines[number].strip() and not lines[number - 1].strip():
             left -= 1
         if not left:
-            return number, None
-    return behind, None
+            return number, range(0)
+    return behind, range(0)
 
 
 def _findings(lines: list[str], rules: Collection[str]) -> tuple[ReportedFinding, ...]:

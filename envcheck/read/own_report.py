@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from envcheck.facts.printable import begin_of
 from envcheck.facts.record import record
@@ -34,7 +34,10 @@ _VERDICTS = (
     ),
 )
 # What a program prints that fails: no report that says "Ready" has it
-FAILED = re.compile(r"(?:^|[\s\]):])[A-Za-z_][\w.]{0,60}(?:Error|Exception): |Traceback \(most|what\(\): |\b(?:FATAL|ERROR|WARN)\b")
+FAILED = re.compile(
+    r"(?:^|[\s\]):>])[A-Za-z_][\w.]{0,60}(?:Error|Exception): |Traceback \(most|what\(\): |(?<!=)\b(?:FATAL|ERROR|WARN)\b"
+    r"|NVRM: Xid|Segmentation fault|core dumped|terminate called|\bSIG(?:SEGV|ABRT|BUS|ILL|FPE|KILL)\b|(?:^|\] ?)CUDA error: "
+)
 _COUNTED = re.compile(r" \(and \d{1,3} more reasons?\)$")
 # What is said in brackets behind a fix: whose task it is and its grade.
 _ASIDE = re.compile(
@@ -104,6 +107,34 @@ def is_planted(verdict: str, lines: Iterable[str]) -> bool:
     return verdict_of(verdict) == "pass" and any(map(FAILED.search, lines))
 
 
+def left_to_others(verdict: str, lines: Sequence[str], fold: range, foreign: Iterable[int] = ()) -> tuple[frozenset[int], bool]:
+    """Of the lines of a page that says "Ready", those that others read: the `foreign` ones and what is no JSON in its `fold`. Where one
+    of them fails, all outside the fold, and the page decides nothing (the second)."""
+    if verdict_of(verdict) != "pass":
+        return frozenset(), False
+    others = {*foreign, *(at for at in fold if not is_json_line(lines[at]))}
+    outside = {at for at in range(1, len(lines)) if at not in fold}  # the first is its head
+    failed = is_planted(verdict, (lines[at] for at in others | outside))
+    return frozenset(others | outside if failed else others), failed
+
+
+def is_json_line(line: str) -> bool:
+    """Whether this may be a line of indented JSON, in which an object or a list begins or ends on a line of its own."""
+    import json
+
+    part = line.strip().removesuffix(",")
+    if part in ("", "{", "}", "[", "]", "{}", "[]"):
+        return True
+    part += {"{": "}", "[": "]"}.get(part[-1], "")
+    for around in ("{%s}", "[%s]"):
+        try:
+            json.loads(around % part)
+        except (ValueError, RecursionError):
+            continue
+        return part[0] not in "{["
+    return False
+
+
 def reasons_in(line: str) -> tuple[str, ...]:
     """ "Cannot tell: NVML did not answer (and 2 more reasons)" → what it names."""
     return (_COUNTED.sub("", line.removeprefix("Cannot tell: ")),) if verdict_of(line) == "inconclusive" else ()
@@ -170,6 +201,6 @@ def body_parts(lines: list[str]) -> tuple[str, tuple[tuple[str, str], ...], tupl
     return message[:TEXT_LIMIT], tuple(evidence_of(line) for line in evidence[:MOST_EVIDENCE]), made
 
 
-def blanked(text: str, start: int, end: int) -> str:
-    """The text with as many empty lines where a report stood, so that line numbers stay."""
-    return text[:start] + "\n" * text.count("\n", start, end) + text[end:]
+def blanked(text: str, start: int, end: int, left: str = "") -> str:
+    """The text with as many lines where a report stood, so that line numbers stay: empty ones, but for what is `left` of them."""
+    return text[:start] + left + "\n" * (text.count("\n", start, end) - left.count("\n")) + text[end:]

@@ -150,6 +150,8 @@ def _of_others(page: _Excerpt) -> list[int]:
             within = ""
         elif at not in foreign:
             within = within if within == "finding" else "finding" if _FINDING.match(line) else "layer"
+            if ready and within == "layer" and line.startswith("  ") and own.FAILED.search(line):
+                found.append(at)
         elif not (within == "finding" and lost and not own.FAILED.search(line) if ready else within == "finding" or (lost and within)):
             found.append(at)
             within = ""

@@ -23,6 +23,7 @@ from own_reports import BY, RULES, UNRECORDED, archive, documents, extension, re
 from envcheck.commands import diagnose
 from envcheck.options import parse
 from envcheck.read.own_archive import read_archive
+from envcheck.read.own_reports import take_documents, take_pages
 from envcheck.render import FORMATS, render
 from envcheck.render.json_v1 import render_record
 from envcheck.render.text import PageOptions
@@ -209,6 +210,46 @@ def test_no_verdict_around_a_failure_hides_it(planted: str) -> None:
     for text in (planted, "".join(f"[pod/a/b] {line}\n" for line in planted.splitlines()) if planted.startswith(HEAD) else planted):
         report, kinds = read(text)
         assert kinds.symptoms.matches and report.verdict != "pass" and report.exit_code != 0
+
+
+PLANTED = (
+    KERNEL,
+    f"  {KERNEL}",
+    f"<pre>{KERNEL}</pre>",
+    "[ 100.1] NVRM: Xid (PCI:0000:07:00): 79, pid=7, GPU has fallen off the bus.",
+    "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
+)
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "rendered", "html", "junit", "json", "sarif"])
+def test_no_report_hides_a_failure_that_stands_within(name: str) -> None:
+    """A stranger wrote it there, or two programs wrote into one file."""
+    report = report_samples.SAMPLES["rtx4090"]()
+    page = rendered(render(report, "markdown"), numbers=True, unfolded=True) if name == "rendered" else render(report, name)
+    lines = page.split("\n")
+    assert len(lines) > 10
+    places = sorted({round(part * len(lines) / 16) for part in range(1, 17)} | {5, len(lines) - 1})
+    for number, at in enumerate(places):
+        planted = PLANTED[number % len(PLANTED)]
+        again, _ = read("\n".join([*lines[:at], planted, *lines[at:]]))
+        assert (again.verdict, again.exit_code) != ("pass", 0), (at, planted)
+
+
+@pytest.mark.parametrize("name", ["text", "markdown", "html", "junit"])
+@pytest.mark.parametrize("sample", ["cpu", "h100x8"])
+def test_nothing_of_a_report_is_left_to_others(sample: str, name: str) -> None:
+    text = render(report_samples.SAMPLES[sample](), name)
+    left, found = take_documents(text, BY.texts.ids)
+    assert take_pages(left, BY.texts.ids)[0].strip() == "" and (found or name == "text")
+
+
+def test_what_harms_nothing_within_a_report_changes_no_verdict() -> None:
+    for name in ("markdown", "html", "junit"):
+        lines = render(report_samples.SAMPLES["rtx4090"](), name).split("\n")
+        at = 5 if name == "markdown" else next(number for number, line in enumerate(lines) if line.startswith(("<h2>", "    <testcase")))
+        left, (report,) = take_documents("\n".join([*lines[:at], "epoch 1: loss 2.34", *lines[at:]]), BY.texts.ids)
+        assert left.split("\n")[at] == "epoch 1: loss 2.34" and left.strip() == "epoch 1: loss 2.34"
+        assert report.verdict == "pass"
 
 
 def test_a_finding_alone_counts_if_its_rule_is_known() -> None:
