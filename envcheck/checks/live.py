@@ -253,7 +253,7 @@ def wire_slow(facts: Facts) -> Answer:
 
 
 # Where launchers say how many ranks there are in all
-_SIZES = (
+_RANKS_IN_ALL = (
     "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "SLURM_STEP_NUM_TASKS",
     "SLURM_NTASKS", "SLURM_NPROCS",
 )  # fmt: skip
@@ -271,7 +271,7 @@ def _several_asked(ranks: int | None, launcher: LauncherFacts) -> str | None:
     # Tasks of an allocation are no ranks before srun or mpirun starts them: many ask for them to get that many cores.
     if (first.world_size or 1) < 2 or not (first.complete or first.launcher in ("torchrun", "env", "ray", "kubeflow")):
         return None
-    told = next((name for name in _SIZES if number(launcher.variables.get(name)) == first.world_size), _SIZES[0])
+    told = next((name for name in _RANKS_IN_ALL if number(launcher.variables.get(name)) == first.world_size), _RANKS_IN_ALL[0])
     return f"{told}={first.world_size}"
 
 
