@@ -18,8 +18,8 @@ from envcheck.commands.expect import EXPLAINED, check_syntax, expected, kind, pa
 from envcheck.commands.explain import explain
 from envcheck.commands.named_facts import NAMES
 from envcheck.errors import UsageError
-from envcheck.facts.recorded import RECORDED
 from envcheck.facts.record import replace
+from envcheck.facts.recorded import RECORDED
 from envcheck.facts.snapshot import BackendsFacts, Expectation, ExpectationsFacts, Snapshot
 from envcheck.options import parse
 from envcheck.render import FORMATS, render
