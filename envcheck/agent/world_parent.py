@@ -140,11 +140,12 @@ def serve(options: Dict[str, Any], writer: jsonl.Writer) -> None:
     if no_fork is None and torch_steps.training_imports_dynamo(torch) and not writer.section("preload", torch_steps.preload):
         no_fork = "importing torch._dynamo failed"
     world_rank()
-    backends = [name for name in ("gloo", "nccl") if torch_constants.has(torch_constants.group_of(torch), name)]
+    group = torch_constants.group_of(torch)
+    backends = [name for name in ("gloo", "nccl") if torch_constants.has(group, name)]
     seen = gpus() if "nccl" in backends else 0
     gc.freeze()
     gc.enable()
-    writer.line(section="ready", value={"gpus": seen, "backends": backends})
+    writer.line(section="ready", value={"gpus": seen, "backends": backends, "distributed": group is not None})
     listen(Ranks(options, writer, no_fork))
     # Who started this process ends it by force and takes the folder away: it was killed itself, and nobody else would.
     shutil.rmtree(options["folder"], ignore_errors=True)

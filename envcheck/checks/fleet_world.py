@@ -7,7 +7,7 @@ from statistics import median
 
 from envcheck.checks.peers import slow_beyond
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Severity, Unknown, check
-from envcheck.facts.fleet import FleetFacts, FleetTrial
+from envcheck.facts.fleet import LEFT_OUT, FleetFacts, FleetTrial
 from envcheck.facts.hostlist import fold
 
 LINES = 6  # of evidence
@@ -37,12 +37,19 @@ def _failures(fleet: FleetFacts, hosts: Collection[str]) -> list[FleetTrial]:
     return sorted(found, key=lambda one: order.get(one.round, len(order)))
 
 
+def _groupless(fleet: FleetFacts) -> set[str]:
+    """Hosts whose torch was built without torch.distributed."""
+    return {host for one in fleet.trials if one.round == "start" and one.stage == LEFT_OUT for host in one.hosts}
+
+
 @check(needs="fleet", reads="fleet")
 def fleet_host_bad(facts: Facts) -> Answer:
-    """Hosts that failed with partners that are good with others."""
-    fleet = facts.fleet
+    """Hosts that failed with partners that are good with others, or cannot have any."""
+    fleet, groupless = facts.fleet, _groupless(facts.fleet)
     ended = {one.host for one in fleet.seats if one.reason == "gone"}  # of these fleet-rank-stuck says what is wrong
     bad = [host for host in fleet.bad_hosts if host not in fleet.slow_hosts and host not in ended]
+    if groupless >= set(bad) and groupless:
+        return Hit({"hosts": fold(groupless)}, _evidence(_failures(fleet, groupless)), variant="no_group")
     if not bad:
         return None
     failures = _failures(fleet, bad)
@@ -123,6 +130,8 @@ def fleet_pair_fails(facts: Facts) -> Answer:
 def fleet_world_fails(facts: Facts) -> Answer:
     """All ranks together fail, and no host is to blame for it."""
     fleet = facts.fleet
+    if fleet.verdict == "inconclusive" and _groupless(fleet):
+        return None  # fleet-host-bad says why nobody could work with anybody
     if fleet.verdict == "inconclusive":
         failed = next((one for one in fleet.trials if one.outcome in ("failed", "timeout")), None)
         return Unknown(f"no two hosts worked together, so that nobody can be blamed ({_ended(failed) if failed else 'nothing was tried'})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from envcheck.checks.answer import driver_answers
-from envcheck.checks.hardware import import_failed, nvidia, opened
+from envcheck.checks.hardware import import_failed, number, nvidia, opened
 from envcheck.checks.ladder import BAD, bisect_transports, controls, explains
 from envcheck.checks.launch_sums import beside_libuv
 from envcheck.checks.origin import missing_module, origin
@@ -17,7 +17,7 @@ from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity
 from envcheck.facts.printable import begin_of
 from envcheck.facts.record import record, replace
 from envcheck.facts.secrets import end_of
-from envcheck.facts.snapshot import LiveFacts, LiveStatus, RankFacts
+from envcheck.facts.snapshot import LauncherFacts, LiveFacts, LiveStatus, RankFacts, RankReading
 from envcheck.tables.versions import cuda_of_build, older
 
 _EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b")  # "torch.distributed.DistBackendError: NCCL error in: …"
@@ -252,20 +252,46 @@ def wire_slow(facts: Facts) -> Answer:
     return Hit(values, evidence, variant=worst.basis, severity=Severity.ERROR if slow else Severity.WARNING)
 
 
-@check(needs="torch", reads="backends torch system gpus launcher symptoms")
+# Where launchers say how many ranks there are in all
+_RANKS_IN_ALL = (
+    "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "JSM_NAMESPACE_SIZE", "SLURM_STEP_NUM_TASKS",
+    "SLURM_NTASKS", "SLURM_NPROCS",
+)  # fmt: skip
+
+
+def _several_asked(ranks: int | None, launcher: LauncherFacts) -> str | None:
+    """What asks for several processes: `--nproc`, or a launcher. None where one is all that is wanted."""
+    if (ranks or 1) > 1:
+        return f"--nproc {ranks}"
+    first = launcher.readings[0] if launcher.readings else RankReading("env", world_size=launcher.world_size)
+    if first.launcher == "pet":
+        inputs = ("PET_NNODES", "PET_NPROC_PER_NODE")
+        several = (first.nodes or 1) * (first.local_world_size or 1) > 1
+        return ", ".join(f"{name}={launcher.variables[name]}" for name in inputs if name in launcher.variables) if several else None
+    # Tasks of an allocation are no ranks before srun or mpirun starts them: many ask for them to get that many cores.
+    if (first.world_size or 1) < 2 or not (first.complete or first.launcher in ("torchrun", "env", "ray", "kubeflow")):
+        return None
+    told = next((name for name in _RANKS_IN_ALL if number(launcher.variables.get(name)) == first.world_size), _RANKS_IN_ALL[0])
+    return f"{told}={first.world_size}"
+
+
+@check(needs="torch", reads="backends torch system gpus launcher expectations symptoms")
 def distributed_unavailable(facts: Facts, matches: Matches) -> Answer:
     backends, torch, count = facts.backends, facts.torch, len(nvidia(facts.gpus))
     libuv = value(matches, "part") == "libuv"
+    asked = _several_asked(facts.expectations.ranks, facts.launcher) if backends.distributed is False else None
     cases = {
         "libuv_launcher": libuv and beside_libuv(facts.launcher),
         "libuv": libuv,
+        "asked": asked,
         "default": backends.distributed is False,
         "nccl": backends.nccl is False and torch.cuda and facts.system.os in (None, "linux") and count > 1,
         "no_nccl": value(matches, "backend") == "NCCL" and backends.nccl is not True and not facts.system.jetson,
         "no_mpi": value(matches, "backend") == "MPI",
         "said": matches and backends.nccl is not True,
     }
-    if hit := first_of(cases, {"version": torch.version or "of unknown version", "count": count}, quoted(matches)):
+    values = {"version": torch.version or "of unknown version", "count": count, "asked": asked}
+    if hit := first_of(cases, values, quoted(matches)):
         return replace(hit, severity=Severity.ERROR if matches else None)
     return None if import_failed(torch) else not_read("backends", facts.missing)
 

@@ -51,7 +51,11 @@ def execute(args: argparse.Namespace) -> int:
 
 def session_of(args: argparse.Namespace) -> RuleSession:
     """The rules of a check. --select, and the rules of what the user demands: a choice of rules does not take that back."""
-    demands = (("expectation-failed", bool(args.expect)), ("backend-unavailable", args.backend != "auto"))
+    demands = (
+        ("expectation-failed", bool(args.expect)),
+        ("backend-unavailable", args.backend != "auto"),
+        ("distributed-unavailable", args.nproc not in (None, 1)),
+    )
     return rule_session(args, [*args.select, *(rule for rule, demanded in demands if demanded)] if args.select else [])
 
 
@@ -72,10 +76,11 @@ def examine_and_judge(args: argparse.Namespace, by: RuleSession) -> Report:
 
     snapshot, assumed = assume(snapshot, args.assume, by)
     backend = None if args.backend == "auto" else args.backend
-    if args.expect or backend:
+    nproc = None if args.facts else args.nproc  # of a recorded machine nothing is examined
+    if args.expect or backend or nproc:
         from envcheck.commands.expect import expected
 
-        snapshot = expected(snapshot, args.expect, backend)
+        snapshot = expected(snapshot, args.expect, backend, nproc)
     judged = time.monotonic()
     report = report_on(
         snapshot,

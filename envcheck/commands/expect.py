@@ -6,7 +6,7 @@ import math
 import re
 import typing
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from envcheck.commands.named_facts import NAMES, NUMBERS, TEXTS, VERSIONS, find
 from envcheck.errors import UsageError, near_word
@@ -147,7 +147,9 @@ def _check_path(text: str, path: str, operator: str, value: str) -> None:
         raise UsageError(f"--expect {text!r}: {path} is true or false, with == or !=")
 
 
-def expected(snapshot: Snapshot, expectations: Sequence[str], backend: str | None = None) -> Snapshot:
+def expected(
+    snapshot: Snapshot, expectations: Sequence[str], backend: str | None = None, nproc: int | Literal["all"] | None = None
+) -> Snapshot:
     """The snapshot with what became of each expectation. What is not here does not meet one; what is not known leaves it undecided."""
     failed: list[Expectation] = []
     undecided: list[Expectation] = []
@@ -165,7 +167,9 @@ def expected(snapshot: Snapshot, expectations: Sequence[str], backend: str | Non
                 failed.append(Expectation(text, _shown(found)))
             case None:
                 undecided.append(Expectation(text, reason=f"{_shown(found)} cannot be compared with {value}"))
-    return replace(snapshot, expectations=ExpectationsFacts(tuple(failed), tuple(undecided), tuple(met), backend))
+    seen = None if isinstance(snapshot.devices, Missing) else snapshot.devices.count
+    ranks = seen if nproc == "all" else nproc
+    return replace(snapshot, expectations=ExpectationsFacts(tuple(failed), tuple(undecided), tuple(met), backend, ranks))
 
 
 def _shown(found: Any) -> str:

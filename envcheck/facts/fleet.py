@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 
 from envcheck.facts.record import field, record
 
+LEFT_OUT = "torch.distributed"  # the stage of a start that ended because torch was built without it
 SAME_NAME = "@"  # between a host's name and what tells it from another machine of that name
 
 

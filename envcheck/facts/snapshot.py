@@ -832,6 +832,7 @@ class ExpectationsFacts:
     undecided: tuple[Expectation, ...] = ()  # demands on facts that are not known
     met: tuple[str, ...] = ()
     backend: str | None = None  # the process group backend that `--backend` named
+    ranks: int | None = None  # the processes that `--nproc` asked for; of `all`, as many as there are visible GPUs
 
 
 @record

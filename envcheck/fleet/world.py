@@ -20,7 +20,7 @@ from typing import Any
 
 from envcheck.collect import private_folder
 from envcheck.errors import UsageError
-from envcheck.facts.fleet import FleetSeat, FleetTrial
+from envcheck.facts.fleet import LEFT_OUT, FleetSeat, FleetTrial
 from envcheck.facts.record import record, replace
 from envcheck.fleet import isolation
 from envcheck.fleet.kept import keep_evidence
@@ -413,6 +413,8 @@ def _started(row: Mapping[str, Any]) -> dict[str, Any] | None:
     """What the child says of its import, once it is over."""
     value = row.get("value")
     if row.get("section") == "ready" and isinstance(value, dict):
+        if value.get("distributed") is False:
+            return {"error": "this build of torch does not have it", "stage": LEFT_OUT}
         gpus, backends = value.get("gpus"), value.get("backends")
         named = [one for one in backends if isinstance(one, str)] if isinstance(backends, list) else []
         return {"gpus": gpus if isinstance(gpus, int) else 0, "backends": named}

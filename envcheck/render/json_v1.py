@@ -101,6 +101,8 @@ def _expectations(snapshot: Snapshot) -> dict[str, Any]:
         return {}
     rows = [("failed", one) for one in told.failed] + [("undecided", one) for one in told.undecided]
     rows += [("met", Expectation(text)) for text in told.met]
+    if not rows and told.backend is None:
+        return {}
     return {
         "expectations": [
             {"expected": one.expected, "outcome": outcome, "found": one.found or None, "reason": one.reason or None}

@@ -221,6 +221,26 @@ def test_the_backend_that_was_named_is_the_one_that_counts() -> None:
     assert report["live"]["status"] == "pass" and report["live"]["backend"] == "gloo"
 
 
+@needs_torch
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("words", "several"),
+    [
+        ((), {}),
+        (("--nproc", "2"), {}),
+        ((), {"WORLD_SIZE": "4", "RANK": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}),
+    ],
+)
+def test_several_processes_of_a_torch_that_has_no_process_group(words: tuple[str, ...], several: dict[str, str]) -> None:
+    """Their absence is a warning where nobody asks for them."""
+    fake = ROOT / "tests/faults/torch_without_group"
+    done = run(*words, "--live", "off", "--json", env={"PYTHONPATH": f"{fake}:{ROOT}", **several})
+    [found] = [one for one in json.loads(done.stdout)["findings"] if one["rule"] == "distributed-unavailable"]
+    asked = bool(words or several)
+    assert (done.returncode, found["severity"]) == ((1, "error") if asked else (0, "warning")), found
+    assert ("no process group can be made" in found["message"]) is asked
+
+
 def test_timeout_is_a_ceiling(tmp_path: Path) -> None:
     fake_torch(tmp_path, "import time; time.sleep(3600)")
     began = time.monotonic()

@@ -7,18 +7,20 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from report_samples import machine
 
 from envcheck import cli
+from envcheck.commands.check import session_of
 from envcheck.commands.expect import EXPLAINED, check_syntax, expected, kind, parse_value
 from envcheck.commands.explain import explain
 from envcheck.commands.named_facts import NAMES
 from envcheck.errors import UsageError
+from envcheck.facts.record import replace
 from envcheck.facts.recorded import RECORDED
-from envcheck.facts.snapshot import Expectation, ExpectationsFacts, Snapshot
+from envcheck.facts.snapshot import BackendsFacts, Expectation, ExpectationsFacts, Snapshot
 from envcheck.options import parse
 from envcheck.render import FORMATS, render
 from envcheck.render.json_v1 import render_record
@@ -216,6 +218,28 @@ def test_a_backend_that_the_build_lacks(base: str, backend: str, variant: str) -
     [one] = report.findings
     assert one.finding.rule == "backend-unavailable" and variant in one.finding.message
     assert one.fixes
+
+
+@pytest.mark.parametrize(
+    ("base", "nproc", "ranks"), [("cpu", 2, 2), ("h100x8", "all", 8), ("rtx4090", "all", 1), ("cpu", "all", 0), ("cpu", None, None)]
+)
+def test_the_processes_that_were_asked_for(base: str, nproc: int | Literal["all"] | None, ranks: int | None) -> None:
+    snapshot = expected(machine(base), (), nproc=nproc)
+    assert isinstance(snapshot.expectations, ExpectationsFacts) and snapshot.expectations.ranks == ranks
+    without = replace(snapshot, backends=BackendsFacts(distributed=False))
+    report = report_on(without, rule_session(), live_requested=True)
+    [one] = [one for one in report.findings if one.finding.rule == "distributed-unavailable"]
+    several = (ranks or 1) > 1
+    assert (report.exit_code, f"--nproc {ranks}" in one.finding.message) == (int(several), several)
+    assert "expectations" not in json.loads(render(report, "json"))
+
+
+def test_a_choice_of_rules_does_not_take_back_what_was_asked_for() -> None:
+    def chosen(*words: str) -> set[str]:
+        return {one.id for one in session_of(parse(["--select", "shm-small", *words])).checks}
+
+    assert chosen() == chosen("--nproc", "1") == {"shm-small"}
+    assert chosen("--nproc", "2") == chosen("--nproc", "all") == {"shm-small", "distributed-unavailable"}
 
 
 def test_the_cause_swallows_the_backend_that_follows_from_it() -> None:

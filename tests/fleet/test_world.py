@@ -13,11 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from patients import all_gone, leaves_a_daemon
+from patients import HERE, all_gone, leaves_a_daemon
 
 import envcheck.fleet.world as world_module
 from envcheck.agent import world_rank
-from envcheck.facts.fleet import FleetFacts, FleetSeat, FleetTrial
+from envcheck.facts.fleet import LEFT_OUT, FleetFacts, FleetSeat, FleetTrial
 from envcheck.fleet import world
 from envcheck.fleet.isolation import united
 from envcheck.fleet.options import FleetOptions
@@ -55,6 +55,14 @@ def test_three_ranks_on_loopback_take_a_step_together() -> None:
     assert (world.error, world.outcome, world.ranks) == (None, "passed", (0, 1, 2)), found
     assert len(world.work_seconds) == 3
     assert {one.outcome for one in found[0]} == {"passed"}  # how quick each pair was is the machine's
+
+
+@pytest.mark.torch
+def test_a_torch_without_torch_distributed_is_said_before_any_group_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE / "faults" / "torch_without_group"))
+    found = tried(sys.executable, 2, 90.0)
+    assert {(one.round, one.outcome, one.stage) for one in found[0]} == {("start", "failed", LEFT_OUT)}
+    assert {rank for one in found[0] for rank in one.ranks} == {0, 1}
 
 
 @pytest.mark.torch
