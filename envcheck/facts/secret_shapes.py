@@ -76,8 +76,10 @@ def _kind(letter: str) -> str:
 
 def thought_of(token: str, named: bool) -> bool:
     """Whether people think of a password such as this. `named`: a colon, an arrow or a quotation mark says that here it is."""
+    if len(token) < (6 if named else 8) or token.isalpha():
+        return False
     kinds = set(map(_kind, set(token)))
-    if len(token) < (6 if named else 8) or not kinds & {"A", "a"}:
+    if not kinds & {"A", "a"}:
         return False
     capitals = {"A", "a"} <= kinds and ("0" in kinds or any(map(str.isupper, token[1:])))
     if len(kinds & {"0", "!"}) + capitals + (named and "_" in kinds) < 2:
@@ -95,8 +97,7 @@ def _told(token: str) -> bool:
 
 def drawn(token: str) -> bool:
     """Whether a program has drawn this: a key in hex, a UUID, letters and digits among each other."""
-    signs = set(token)
-    if ("-" not in signs and not any(map(str.isdigit, signs))) or not _KEY_LETTERS.fullmatch(token) or is_fact(token):
+    if token.isalpha() or not _KEY_LETTERS.fullmatch(token) or is_fact(token):
         return False
     if _UUID.search(token) or (_BASE32.fullmatch(token) and not _of_words(token.lower(), 3)):
         return True
@@ -196,11 +197,8 @@ def _step(text: str, at: int, broken: bool) -> _Step | None:
     return _Step(gap[0], at, to, bool(_NAMING.search(gap[0])), bool(name), last)
 
 
-def _likely(text: str, start: int, end: int, named: int) -> tuple[bool, bool]:
+def _likely(token: str, named: int) -> tuple[bool, bool]:
     """Whether the token looks like a password behind the word for one, and whether like what is a secret behind any."""
-    token = text[start:end]
-    if "=" in token and _IS.search(text, max(0, start - 12), start):  # no name and its value: the sentence has said what this is
-        token = token.replace("=", "+")
     return thought_of(token, named > 0) or (named > 1 and _told(token)), drawn(token) or bool(_GROUPS.fullmatch(token))
 
 
@@ -212,7 +210,7 @@ class _Read:
         self.text = text
         self.step = once(functools.partial(_step, text))
         self.says_more = once(functools.partial(_says_more, text))
-        self.likely = once(functools.partial(_likely, text))
+        self.likely = once(_likely)
 
     def behind(self, at: int, most: int) -> Iterator[tuple[int, int, int]]:
         """The next tokens of a sentence: from, to, and how sure it is that this is the value. They end with it, or on the second line."""
@@ -267,13 +265,16 @@ def _spoken_of(read: _Read, word: re.Match[str], most: int, mask: str, *, judges
     if judges and (digits := _DIGITS.match(text, word.end())):
         return digits.span(1)
     ends = text.find("\n", word.end()) % (len(text) + 1) if _AT_FAULT.search(text, max(0, word.start() - 16), word.start()) else len(text)
+    hidden = mask.strip("[]")
     unread: list[int] = []  # where the tokens before begin: what they refer to is asked where a secret may follow, and few have one
     for start, end, named in read.behind(word.end(), most):
         token = text[start:end]
-        if mask.strip("[]") in token:
+        if hidden in token:
             return None
         unread.append(start)
-        thought, sure = read.likely(start, end, named)
+        if "=" in token and _IS.search(text, max(0, start - 12), start):  # no name and its value: the sentence has said what this is
+            token = token.replace("=", "+")
+        thought, sure = read.likely(token, named)
         if not sure and not (judges and thought and (" " not in token or _quoted(text, start, word.end()))):
             continue
         for one in unread:
