@@ -5,9 +5,12 @@ in a login's call what is no word, and anywhere only what chance has written."""
 
 from __future__ import annotations
 
+import functools
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
+from itertools import groupby
+from typing import NamedTuple
 
 from envcheck.facts.secret_references import is_reference, is_state
 from envcheck.facts.secret_words import CHANGED, FOREIGN, SINCE, TO, VERBS, any_of
@@ -52,7 +55,7 @@ def is_fact(token: str) -> bool:
 def by_chance(token: str) -> bool:
     """Whether chance alone has written this: in names capitals, small letters and digits stand together, in base64 they change."""
     bare = _BETWEEN.sub("", token)
-    if len(bare) < 18 or len(set(map(_kind, bare))) < 3 or 10 * len(_CAPITALS.findall(bare)) < len(bare) or not _LONG.search(token):
+    if len(bare) < 18 or len(set(map(_kind, set(bare)))) < 3 or 10 * len(_CAPITALS.findall(bare)) < len(bare) or not _LONG.search(token):
         return False
     return 8 * len(_PIECES.findall(bare)) >= 3 * len(bare) - 6 and not _of_words(bare, 3)
 
@@ -73,14 +76,17 @@ def _kind(letter: str) -> str:
 
 def thought_of(token: str, named: bool) -> bool:
     """Whether people think of a password such as this. `named`: a colon, an arrow or a quotation mark says that here it is."""
-    kinds = set(map(_kind, token))
-    if len(token) < (6 if named else 8) or not kinds & {"A", "a"} or is_fact(token):
+    if len(token) < (6 if named else 8) or token.isalpha():
+        return False
+    kinds = set(map(_kind, set(token)))
+    if not kinds & {"A", "a"}:
+        return False
+    capitals = {"A", "a"} <= kinds and ("0" in kinds or any(map(str.isupper, token[1:])))
+    if len(kinds & {"0", "!"}) + capitals + (named and "_" in kinds) < 2:
         return False
     if _NAME.fullmatch(token) and not (named and "0" in kinds and "_" in kinds):
         return False
-    capitals = {"A", "a"} <= kinds and ("0" in kinds or any(map(str.isupper, token[1:])))
-    told = len(kinds & {"0", "!"}) + capitals + (named and "_" in kinds)
-    return told > 1
+    return not is_fact(token)  # the last question: it takes the longest
 
 
 def _told(token: str) -> bool:
@@ -91,12 +97,12 @@ def _told(token: str) -> bool:
 
 def drawn(token: str) -> bool:
     """Whether a program has drawn this: a key in hex, a UUID, letters and digits among each other."""
-    if not _KEY_LETTERS.fullmatch(token) or is_fact(token):
+    if token.isalpha() or not _KEY_LETTERS.fullmatch(token) or is_fact(token):
         return False
     if _UUID.search(token) or (_BASE32.fullmatch(token) and not _of_words(token.lower(), 3)):
         return True
     digits = sum(map(str.isdigit, token))
-    turns = sum(one.isdigit() != other.isdigit() for one, other in zip(token, token[1:], strict=False))
+    turns = sum(1 for _ in groupby(token, str.isdigit)) - 1
     return by_chance(token) or (digits > 2 and 5 * turns >= len(token) and (bool(_HEX.fullmatch(token)) or not _of_words(token, 3)))
 
 
@@ -138,6 +144,7 @@ _DIGITS = re.compile(
     rf"(?:{_COPULA.pattern.removeprefix('(?i)')})[\s\"'`]{{1,2}}(\d{{6,12}})(?![\w-]|[.,:]\d|\s(?:char|zeich|caract|s\b|byte|tok|symb|знак|simb|stell|posi|bits?))",
     re.IGNORECASE,
 )
+_KEPT = 16_384  # places of a text: more than the tokens behind a word reach
 _NEAR = 6  # tokens behind a word; further away a sign has to say that here it is
 
 
@@ -155,47 +162,83 @@ def _says_more(text: str, start: int, end: int, said: int) -> int:
     return -1 if _CHANGED.fullmatch(text, start, end) else 0
 
 
-def _behind(text: str, at: int, most: int) -> Iterator[tuple[int, int, int]]:
-    """The next tokens of a sentence: from, to, and how sure it is that this is the value. They end with it, or on the second line."""
-    breaks, said = 0, 0
-    most_breaks = 4 if _BELOW.match(text, at) else 1
-    for number in range(most):
-        gap = _GAP.match(text, at)
-        if gap is None or _STARRED.search(gap[0]):
-            return
-        breaks += gap[0].count("\n")
-        at = gap.end()
-        named = said if said > 0 else int(bool(_NAMING.search(gap[0])))
-        closing = _CLOSED.get(gap[0][-1:])
-        to = text.find(closing, at, at + 200) if closing else -1
-        if closing and to > at and "\n" not in text[at:to]:
-            while text[to + 1 : to + 2] == closing == "'" or text[to - 1] == "\\":  # doubled or escaped, it belongs to the value
-                further = text.find(closing, to + 2, at + 200)
-                if further < 0:
-                    break
-                to = further
-        elif found := _TOKEN.match(text, at):
-            name = _NEXT_NAME.match(found[0]) if breaks else None
-            at += name.end() if name else 0
-            named = named or int(bool(name))
-            to = max(at, found.end() - len(found[0]) + len(found[0].rstrip(_ENDS)))
-        else:
-            return
-        if breaks > most_breaks and not (breaks == 2 and _ALONE.match(gap[0])):
-            return
-        if to > at and (number < _NEAR or (named and not breaks)):
-            yield at, to, named
-        said = _says_more(text, at, to, said)
-        at = max(to, at + 1)
-        if text[to : to + 1] in tuple(".;!") and text[to + 1 : to + 2] in ("", " ", "\n"):
-            return
+class _Step(NamedTuple):
+    """The next token of a sentence, and the gap before it."""
+
+    gap: str
+    start: int
+    end: int
+    naming: bool  # a sign says that here it is
+    name: bool  # a name and "=" stood before it
+    last: bool  # the sentence ends with it
+
+
+def _step(text: str, at: int, broken: bool) -> _Step | None:
+    """What stands at a place of a sentence, `broken` where a line has ended since the word."""
+    gap = _GAP.match(text, at)
+    if gap is None or _STARRED.search(gap[0]):
+        return None
+    at, name = gap.end(), None
+    closing = _CLOSED.get(gap[0][-1:])
+    to = text.find(closing, at, at + 200) if closing else -1
+    if closing and to > at and "\n" not in text[at:to]:
+        while text[to + 1 : to + 2] == closing == "'" or text[to - 1] == "\\":  # doubled or escaped, it belongs to the value
+            further = text.find(closing, to + 2, at + 200)
+            if further < 0:
+                break
+            to = further
+    elif found := _TOKEN.match(text, at):
+        name = _NEXT_NAME.match(found[0]) if broken or "\n" in gap[0] else None
+        at += name.end() if name else 0
+        to = max(at, found.end() - len(found[0]) + len(found[0].rstrip(_ENDS)))
+    else:
+        return None
+    last = text[to : to + 1] in tuple(".;!") and text[to + 1 : to + 2] in ("", " ", "\n")
+    return _Step(gap[0], at, to, bool(_NAMING.search(gap[0])), bool(name), last)
+
+
+def _likely(token: str, named: int) -> tuple[bool, bool]:
+    """Whether the token looks like a password behind the word for one, and whether like what is a secret behind any."""
+    return thought_of(token, named > 0) or (named > 1 and _told(token)), drawn(token) or bool(_GROUPS.fullmatch(token))
+
+
+class _Read:
+    """What has been read of a text: where such words stand close together, each token stands behind many of them."""
+
+    def __init__(self, text: str) -> None:
+        once = functools.lru_cache(_KEPT)
+        self.text = text
+        self.step = once(functools.partial(_step, text))
+        self.says_more = once(functools.partial(_says_more, text))
+        self.likely = once(_likely)
+
+    def behind(self, at: int, most: int) -> Iterator[tuple[int, int, int]]:
+        """The next tokens of a sentence: from, to, and how sure it is that this is the value. They end with it, or on the second line."""
+        breaks, said = 0, 0
+        most_breaks = 4 if _BELOW.match(self.text, at) else 1
+        for number in range(most):
+            step = self.step(at, breaks > 0)
+            if step is None:
+                return
+            breaks += step.gap.count("\n")
+            if breaks > most_breaks and not (breaks == 2 and _ALONE.match(step.gap)):
+                return
+            named = said if said > 0 else int(step.naming)
+            named = named or int(step.name)
+            if step.end > step.start and (number < _NEAR or (named and not breaks)):
+                yield step.start, step.end, named
+            said = self.says_more(step.start, step.end, said)
+            at = max(step.end, step.start + 1)
+            if step.last:
+                return
 
 
 def spoken(text: str, mask: str) -> str:
     """Without what stands behind a word for a password and looks like one, or behind a word for a key and is drawn."""
     hidden: list[tuple[int, int]] = []
+    read = _Read(text)
     for word, most, judges in ((_PASSWORD, 16, True), (_KEY, 10, False)):
-        hidden += filter(None, (_spoken_of(text, found, most, mask, judges=judges) for found in word.finditer(text)))
+        hidden += filter(None, (_spoken_of(read, found, most, mask, judges=judges) for found in word.finditer(text)))
     return _without(text, hidden, mask)
 
 
@@ -212,33 +255,42 @@ _AT_FAULT = re.compile(
 )
 
 
-def _spoken_of(text: str, word: re.Match[str], most: int, mask: str, *, judges: bool) -> tuple[int, int] | None:
+def _spoken_of(read: _Read, word: re.Match[str], most: int, mask: str, *, judges: bool) -> tuple[int, int] | None:
+    text = read.text
     left_open = _LEFT_OPEN.match(text, word.end())
     if not left_open and "<" in text[max(0, word.start() - 60) : word.start()]:
         left_open = _BLANK[1].match(text, word.end()) and _BLANK[0].search(text, max(0, word.start() - 60), word.start())
     if left_open:
         return None
-    ends = len(text)
-    if _AT_FAULT.search(text, max(0, word.start() - 16), word.start()):
-        ends = text.find("\n", word.end()) % (len(text) + 1)
     if judges and (digits := _DIGITS.match(text, word.end())):
         return digits.span(1)
-    for start, end, named in _behind(text, word.end(), most):
+    ends = text.find("\n", word.end()) % (len(text) + 1) if _AT_FAULT.search(text, max(0, word.start() - 16), word.start()) else len(text)
+    hidden = mask.strip("[]")
+    unread: list[int] = []  # where the tokens before begin: what they refer to is asked where a secret may follow, and few have one
+    for start, end, named in read.behind(word.end(), most):
         token = text[start:end]
-        if mask.strip("[]") in token or start > ends:
+        if hidden in token:
             return None
-        if is_reference(text, word.start(), start):
-            if is_state(text, word.start(), start):  # the next line speaks of something else
-                ends = text.find("\n", start) % (len(text) + 1)
-            elif _GIVEN.fullmatch(text, word.end(), start):  # that is the value
-                return None
-            continue
+        unread.append(start)
         if "=" in token and _IS.search(text, max(0, start - 12), start):  # no name and its value: the sentence has said what this is
             token = token.replace("=", "+")
-        like_one = thought_of(token, named > 0) or (named > 1 and _told(token))
-        like_one = judges and like_one and (" " not in token or _quoted(text, start, word.end()))
-        if like_one or drawn(token) or _GROUPS.fullmatch(token):
+        thought, sure = read.likely(token, named)
+        if not sure and not (judges and thought and (" " not in token or _quoted(text, start, word.end()))):
+            continue
+        for one in unread:
+            if one > ends:
+                return None
+            if not is_reference(text, word.start(), one):
+                continue
+            if is_state(text, word.start(), one):  # the next line speaks of something else
+                ends = text.find("\n", one) % (len(text) + 1)
+            elif _GIVEN.fullmatch(text, word.end(), one):  # that is the value
+                return None
+            if one == start:
+                break
+        else:
             return start, end
+        unread = []
     return None
 
 

@@ -1698,6 +1698,35 @@ def test_sixteen_times_the_tail_takes_no_square_of_the_time() -> None:
     assert seconds(16000) < 40 * min(seconds(1000) for _ in range(3))
 
 
+@pytest.mark.parametrize(
+    "word",
+    (
+        "pw:", "pw: ", "pw:;", "pw:/", "PIN: ", "password.", "login:", "密码是", "密码是a", "密码:",
+        "pw:\n", "密码是\n",
+    ),
+)  # fmt: skip
+def test_words_for_a_password_alone_take_little_longer_than_other_text(word: str) -> None:
+    """Each token behind a word was read once for each of sixteen words before it. A ratio: the machine may be slow."""
+
+    def seconds(text: str) -> float:
+        begin = time.process_time()
+        mask_secrets(text)
+        return time.process_time() - begin
+
+    of_others = "token: not set; epoch 12 step 340 loss 2.3456, the run went well on node 7 and wrote /data/run/out.txt at 12:30\n"
+    seconds(of_others)  # what is compiled once
+    size = 8_000
+    usual = min(seconds((of_others * size)[:size]) for _ in range(3))
+    assert min(seconds((word * size)[:size]) for _ in range(2)) < 8 * usual
+
+
+def test_what_is_behind_many_words_is_found_behind_the_last() -> None:
+    """Of a long row of words the tokens before a secret are judged for many of them, and hide it from none."""
+    for before in ("pw: " * 400, "pw:" * 400 + " ", "密码是 " * 400, "password not set\n" * 400, "pw:Your_pw_Key " * 400):
+        shown = mask_secrets(f"{before}password: Hunter-22x and more")
+        assert "Hunter" not in shown and shown.endswith(f"{MASK} and more"), before[:16]
+
+
 def test_any_number_of_lists_of_accounts_is_masked() -> None:
     shown = mask_secrets("chpasswd <<EOF\nana:b1Cdefgh2\nEOF\n" * 2000)
     assert "b1Cdefgh2" not in shown and shown.count(MASK) == 2000
