@@ -302,7 +302,7 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
     """Weigh facts and error text together."""
     from envcheck.report.report import live_asked
     from envcheck.report.session import report_on
-    from envcheck.symptoms.course import said_to_work
+    from envcheck.symptoms.course import ended_well, said_to_work
 
     symptoms = texts.scanner.finish()
     merged = texts.merged(symptoms)
@@ -312,7 +312,8 @@ def diagnose(texts: Given, *, tool: str = "auto", index_base: str | None = None)
     own = texts.reports
 
     def choose(found: Sequence[Finding]) -> Sequence[Finding]:
-        judged = doubted(known_first(found, snapshot.symptoms), snapshot.symptoms, texts.proposed, works=said_to_work(texts.excerpt))
+        known, over = known_first(found, snapshot.symptoms), ended_well(texts.excerpt)
+        judged = doubted(known, snapshot.symptoms, texts.proposed, works=said_to_work(texts.excerpt), over=over)
         if not own:
             return first_causes(judged)
         from envcheck.report.reported import joined, taken_over
@@ -352,11 +353,16 @@ def _with_symptoms(snapshot: Snapshot, found: SymptomsFacts | Missing) -> Snapsh
 
 
 def doubted(
-    found: Sequence[Finding], symptoms: SymptomsFacts | Missing, proposed: Collection[str] = (), *, works: bool = False
+    found: Sequence[Finding],
+    symptoms: SymptomsFacts | Missing,
+    proposed: Collection[str] = (),
+    *,
+    works: bool = False,
+    over: bool = False,
 ) -> tuple[Finding, ...]:
-    """The findings, less sure where they rest on nothing but messages that somebody quotes, and warnings where they rest on a program's
-    warnings or a person says that all goes well (`works`); a message that a text only speaks of (`proposed`, by file) is no more than a
-    note. What is certain comes first."""
+    """The findings, less sure where they rest on nothing but messages that somebody quotes or that were got over (`over`), and warnings
+    where they rest on a program's warnings or a person says that all goes well (`works`); a message that a text only speaks of
+    (`proposed`, by file) is no more than a note. What is certain comes first."""
     from envcheck.checks.launch_sums import STARTED
     from envcheck.engine.rule import Confidence, Severity
     from envcheck.symptoms.course import at_warning_level
@@ -378,7 +384,7 @@ def doubted(
         if all(at_warning_level(text) for _, text in seen):
             severity = one.severity if one.severity is Severity.INFO else Severity.WARNING
             return replace(one, confidence=Confidence.LIKELY, severity=severity)
-        return replace(one, confidence=Confidence.LIKELY) if all(each in quotations for each in seen) else one
+        return replace(one, confidence=Confidence.LIKELY) if over or all(each in quotations for each in seen) else one
 
     rows = [weighed(one) for one in found]
     return (
@@ -484,7 +490,7 @@ def _trouble(read: Read, texts: Given) -> bool:
 
     if read.symptoms.victims or texts.scanner.complains or any(one.symptom == "cuda-says-false" for one in read.symptoms.matches):
         return True  # somebody says that torch sees no GPU, whatever a report beside it says
-    if texts.told or stands_still(texts.excerpt):
+    if texts.told or texts.scanner.fails or stands_still(texts.excerpt):
         return True
     if read.symptoms.harmless:
         return False

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from envcheck.symptoms.failed import says_failure
+
 # glog's level in front of c10d's words: "[W socket.cpp:558]", "[W404 00:15:21.69 ProcessGroupNCCL.cpp:4561]"; [E …] is an error
 _WARNING = re.compile(r"\[W(?:\d{3,4} [\d:.]{8,20})? ?[\w/.-]{3,60}:\d{1,5}\]")
 _OF_PYTHON = "UserWarning: Failed to load "  # torchvision goes on without its images
@@ -82,6 +84,32 @@ def said_to_work(text: str) -> bool:
     said = _WORKS.search(text, 0, POST) if len(text) <= POST else None
     return bool(said) and not _BUT.search(text, said.end() if said else 0) and not _BAD.search(text)
 
+
+# What a program says of its end, and a person of a trouble that is over
+_ENDED_WELL = re.compile(
+    r"\b(?:training|train|run|job|fit|trainer|worker group)\b[^\n]{0,30}\b(?:finished|completed?|done|ended|succeeded)\b"
+    r"|\bfinished successfully\b|=+ \d{1,6} passed\b(?![^\n]{0,80}\b(?:failed|error))|\bchecks passed\b",
+    re.IGNORECASE,
+)
+_IS_OVER = re.compile(
+    r"\b(?:fixed|solved|resolved|cured) (?:it |this |that )?(?:by|with)\b|\b(?:is|are) gone\b|\ball is (?:well|fine|good)\b"
+    r"|一切正常|训练已完成|\balles (?:ist )?(?:in Ordnung|gut)\b|\bist alles in Ordnung\b",
+    re.IGNORECASE,
+)
+
+
+def ended_well(text: str) -> bool:
+    """Whether the last word is that the run ended as it should, or that the trouble is over: what was printed before was got over."""
+    ends = [match.start() for pattern in (_ENDED_WELL, _IS_OVER) for match in pattern.finditer(text)]
+    if not ends:
+        return False
+    line = text.rfind("\n", 0, max(ends)) + 1
+    last = text[max(line, max(ends) - 100) :]
+    return not (_BUT.search(last) or _BAD.search(_COUNTED_NONE.sub("", last)) or says_failure(last) or _ASKS_AGAIN.search(last))
+
+
+_COUNTED_NONE = re.compile(r"\b(?:0|no|zero|without) (?:errors?|failures?|problems?|warnings?|failed)\b", re.IGNORECASE)
+_ASKS_AGAIN = re.compile(r"[?？]|\b(?:help|why|how)\b", re.IGNORECASE)
 
 _FIELDS = 'List of valid properties to query for the switch "--query-'
 

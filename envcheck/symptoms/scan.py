@@ -17,6 +17,7 @@ from envcheck.facts.printable import begin_of
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.secrets import MASK, mask_secrets
 from envcheck.facts.snapshot import TextEvidence
+from envcheck.symptoms.failed import says_failure
 from envcheck.symptoms.languages import Languages
 from envcheck.symptoms.normalize import bare, denied, hearsay, one_quote, rewrapped
 from envcheck.symptoms.retyped import LIMIT, retyped
@@ -285,6 +286,7 @@ class Scanner:
     noted: dict[str, tuple[Message, Noted]] = field(default_factory=dict)
     count: dict[str, int] = field(default_factory=dict)
     complains: bool = False  # beside lines that mean no harm, a text holds an error of its own
+    fails: bool = False  # a line that is none of these says that something failed
     short: list[tuple[str, str]] = field(default_factory=list)  # texts that a person may have typed, and their sources
 
     def scan(self, text: str, source: str, *, stated: bool = False) -> None:
@@ -300,6 +302,7 @@ class Scanner:
             for part in _parts(form, source, len(form) <= TYPED, self.table.languages):
                 self._scan(part, stated, tries)
                 harmless, error = harmless or bool(part.taken), error or _complains(part)
+                self.fails = self.fails or any(says_failure(part.text[at:end]) for at, end in _beside_harmless(part))
             self.complains = self.complains or (harmless and error)
 
     def _scan(self, part: _Part, stated: bool, tries: dict[str, int]) -> None:
@@ -408,12 +411,16 @@ _COMPLAINTS = ("Error:", "ERROR", "error:", "FATAL", "fatal:", "Exception")
 
 def _complains(part: _Part) -> bool:
     """Whether an error stands outside the lines that mean no harm."""
+    return any(part.text.find(word, *place) >= 0 for place in _beside_harmless(part) for word in _COMPLAINTS)
+
+
+def _beside_harmless(part: _Part) -> Iterator[tuple[int, int]]:
+    """Where the lines stand that are not known to mean no harm."""
     at = part.first
     for start, end in (*sorted(part.taken), (part.last, part.last)):
-        if any(part.text.find(word, at, start) >= 0 for word in _COMPLAINTS):
-            return True
+        if at < start:
+            yield at, start
         at = max(at, end)
-    return False
 
 
 def condense(text: str) -> str:

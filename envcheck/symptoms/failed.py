@@ -1,0 +1,85 @@
+"""Whether a text says in the words of shells, programs and schedulers that something failed, whatever it was.
+
+Aborted (core dumped)             a shell's word of a process that died, in several languages
+Process completed with exit code 1.
+train-0 0/1 CrashLoopBackOff      a scheduler's
+Loss diverged to NaN. Stopping training.
+
+Nothing of this names a cause. It only keeps a text from being called healthy for what else it shows.
+"""
+
+from __future__ import annotations
+
+import re
+
+from envcheck.symptoms.template import words_in
+
+# Of these nobody writes to say that all is well.
+_ENDED = re.compile(
+    r"[Ss]egmentation fault|\b[Aa]bort(?:ed)?(?= *\(|  |$)|core dumped|[Ff]loating point exception|\bBus error\b|[Ii]llegal instruction"
+    r"|[Bb]reakpoint trap|stack smashing|double free|free\(\): |malloc\(\): |terminate called|time limit exceeded|Assertion .{0,200}failed"
+    r"|(?:^|\s)(?:Killed|Terminated|killed|terminated)(?:$|  )|terminated by signal|exited on signal|due to signal"
+    r"|SIG(?:SEGV|ABRT|KILL|BUS|ILL|FPE)\b|^zsh: (?!no matches|suspended)|^Hangup$|^Stopped$|sending signal (?:SIG)?[A-Z]"
+    r"|\bexit(?:ed|s)?(?:[ _-]?(?:with|status|code|a|non-zero|of)\b){0,5}\"?'? ?[:=]? ?(?:-|0x0{0,8})?[1-9]"
+    r"|\bExit +[1-9]\d{0,2}  |\bExited with code [1-9]|\bbut [1-9]\d{0,5} process(?:es)? returned|\breturned (?:non-zero|[1-9]\d{0,2}$)"
+    r"|\b(?:rc|status|exitCode|returncode)\b\"? ?[:=] ?-?[1-9]|\] Error \d|^\S{1,80}: error: |^ERROR: |\bERR! |^E: |^fatal: "
+    r"|\bTraceback \(most recent|\bKeyboardInterrupt$|\bSystemExit: [^0\n]|\bpanicked at\b|^panic: |ASSERT FAILED|Check failed: "
+    r"|CrashLoopBackOff|ImagePullBackOff|ErrImagePull|OOMKilled|\bEvicted\b|Back-off restarting|oom-kill|create failed|\d/\d +Error +\d"
+    r"|low on resource|\d Insufficient \S|\bstep aborted\b|\bjob killed\b|\bCANCELLED AT\b|An error occurred in MPI_|\bBUG: "
+    r"|command not found$|: not found$|can't open file|(?:^|: )(?:No such file or directory|Permission denied|No space left on device)$"
+    r"|\bquota exceeded$|\b(?:memory|limit) exceeded$|No route to host|closed by remote host|Could not resolve host|Broken pipe$"
+    r"|\b[Uu]nhandled exception|No solution found|subprocess-exited-with-error|^No devices were found|(?:fell|fallen) off the bus"
+    r"|Speicherabzug|Speicherzugriffsfehler|\bAbgebrochen\b|[Ee]rreur de segmentation|\bAbandon \(|\bAbortado\b|\(killed\)"
+    r"|Processo terminato"
+)
+_ENDED_ABROAD = re.compile(
+    r"\bGetötet\b|\bTué\b|[Vv]iolación de segmento|セグメンテーション|コアダンプ|強制終了|段错误|核心已转储|已杀死|已放弃|已终止"
+    r"|[Оо]шибка сегментирования|\bУбито\b|Аварийный останов|세그멘테이션|\b중지됨"
+)
+# These stand in lines of healthy programs as well: what they warn of or try, what was counted as none.
+_SAID = re.compile(
+    r"\b(?:failed|failure|crashed|aborted|aborting|died|hung|timed out|unhandled|diverged|not responding|unreachable)\b|\bFAILED\b|\bFAIL\b"
+    r"|\bis NaN\b|\b(?:CRITICAL|FATAL|FAILURE|ERROR)\b|\blevel=(?:error|fatal)\b|\b[A-Za-z_][\w.]{0,80}(?:Error|Exception)\b"
+    r"|^[EF]\d{4} \d\d:|##\[error\]|::error|\bgiving up\b"
+)
+_LEVEL = re.compile(
+    r"\b(?:INFO|DEBUG|TRACE|NOTICE|WARN|WARNING|Warning)\b|\[W\d{0,4}\b|^[IW]\d{4} |\w(?:Warning): |\b(?:info|debug|warning)\b(?=[\]:\"])"
+)
+_NONE = re.compile(
+    r"\b(?:0|no|zero|none|without|never|not(?! responding)|ignored?|ignoring|skipp(?:ed|ing)|retry(?:ing)?|recovered|expected|handled)\b"
+    r"|\bcaught\b|(?:fail(?:ed|ures?)?|errors?)\"? ?[:=] ?0\b|(?:Squared|Absolute|Percentage|Log)\w{0,20}Error|\bok\b",
+    re.IGNORECASE,
+)
+# One of them stands in each line that they find, but for those with letters of other languages and for the names of exceptions.
+_WORDS = frozenset(
+        {"abandon", "abgebrochen", "abort", "abortado", "aborted", "aborting", "assert", "assertion", "breakpoint", "broken", "bug",
+    "bus", "cancelled", "closed", "command", "corrupted", "crashed", "crashloopbackoff", "create", "critical", "died", "diverged",
+    "double", "dumped", "err", "erreur", "errimagepull", "error", "evicted", "exceeded", "exit", "exitcode", "exited", "exits",
+    "fail", "failed", "failure", "fallen", "fatal", "fell", "floating", "found", "giving", "hangup", "hung", "illegal",
+    "imagepullbackoff", "insufficient", "invalid", "keyboardinterrupt", "killed", "left", "malloc", "mpi", "nan", "oom", "oomkilled",
+    "open", "panic", "panicked", "permission", "process", "processes", "processo", "rc", "resolve", "resource", "responding",
+    "restarting", "returncode", "returned", "route", "segmentation", "segmento", "sending", "sigabrt", "sigbus", "sigfpe", "sigill",
+    "sigkill", "signal", "sigsegv", "smashing", "solution", "speicherabzug", "speicherzugriffsfehler", "status", "stopped", "such",
+    "systemexit", "terminate", "terminated", "time", "timed", "traceback", "unable", "unhandled", "unreachable", "zsh"}
+)  # fmt: skip
+_NAMES = ("Error", "Exception")
+LINE = 600  # characters of a line that are looked at, from either end
+
+
+def says_failure(text: str) -> bool:
+    """Whether a line of a text says so."""
+    return _may_say(text) and any(map(_says, text.split("\n")))
+
+
+def _may_say(text: str) -> bool:
+    return not text.isascii() or any(name in text for name in _NAMES) or not _WORDS.isdisjoint(words_in(text))
+
+
+def _says(line: str) -> bool:
+    line = line.rstrip()
+    line = line if len(line) <= 2 * LINE else f"{line[:LINE]} … {line[-LINE:]}"
+    if not line.isascii() and _ENDED_ABROAD.search(line):
+        return True
+    if _WORDS.isdisjoint(words_in(line)) and not any(name in line for name in _NAMES):
+        return False
+    return _ENDED.search(line) is not None or (_SAID.search(line) is not None and not _LEVEL.search(line) and not _NONE.search(line))

@@ -1,0 +1,162 @@
+"""Words of shells, programs and schedulers for a failure, and the lines of healthy programs that hold the same words."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from own_reports import BY
+
+from envcheck.commands import diagnose
+from envcheck.symptoms.failed import says_failure
+
+FAILED = """\
+Killed
+Aborted (core dumped)
+Aborted
+terminate called without an active exception
+malloc(): corrupted top size
+free(): invalid pointer
+double free or corruption (!prev)
+*** stack smashing detected ***: terminated
+python: malloc.c:2617: sysmalloc: Assertion `(old_top == initial_top (av))' failed.
+Floating point exception (core dumped)
+Trace/breakpoint trap (core dumped)
+CPU time limit exceeded
+zsh: segmentation fault  python train.py
+zsh: abort      python train.py
+[1]+  Exit 1                  python train.py
+fish: Job 1, 'python train.py' terminated by signal SIGKILL (Forced quit)
+exit status 139
+Exited with code 1
+Process completed with exit code 1.
+##[error]Process completed with exit code 2.
+Process finished with exit code -1073741819 (0xC0000005)
+{"exitCode": 1}
+rc=1
+subprocess.CalledProcessError: Command '['python']' returned non-zero exit status 1.
+make: *** [Makefile:3: train] Error 1
+training failed
+RUN FAILED
+State: FAILED
+Training aborted.
+rank 3 died
+rank 3 is not responding
+Loss diverged to NaN. Stopping training.
+CRITICAL: training loop stopped
+level=fatal msg="boom"
+python: can't open file '/w/train.py': [Errno 2] No such file or directory
+bash: python: command not found
+/bin/sh: 1: python: not found
+FAILED (errors=1)
+1 failed, 3 passed in 2.11s
+[rank0]: Traceback (most recent call last):
+[rank0]: KeyboardInterrupt
+[rank0]: RuntimeError
+torch.AcceleratorError
+SystemExit: 1
+Unhandled exception
+E1130 10:00:00 main.cc:3] Check failed: x == y
+INTERNAL ASSERT FAILED at "../c10/core/Device.h":3
+thread 'main' panicked at src/main.rs:3:5:
+train.service: Failed with result 'oom-kill'.
+train-0   0/1   CrashLoopBackOff   7   3h
+train-0   0/1   Error   0   3h
+OCI runtime create failed: unable to start container process
+srun: Job step aborted: Waiting up to 32 seconds for job step to finish.
+[n1:7] *** An error occurred in MPI_Allreduce
+ssh: connect to host n3 port 22: No route to host
+Terminated
+Speicherzugriffsfehler (Speicherabzug geschrieben)
+Abgebrochen (Speicherabzug geschrieben)
+Getötet
+セグメンテーション違反です (コアダンプ)
+段错误 (核心已转储)
+已放弃 (核心已转储)
+Ошибка сегментирования
+Violación de segmento
+""".splitlines()
+HEALTHY = """\
+epoch 1: loss 2.34, lr 1e-4, 1234 tokens/s
+Training finished successfully, 0 errors.
+4 passed, 0 failed in 2.11s
+exit code 0
+Process finished with exit code 0
+n1:7:7 [0] NCCL INFO NET/Plugin: Could not find: libnccl-net.so, error 2
+2026-11-30 10:00:00 WARNING retry 1 of 3: upload failed
+[W1130 10:00:00 socket.cpp:200] The client socket has failed to connect
+I1130 10:00:00 main.cc:3] last run failed, starting over
+error_rate: 0.1
+MeanSquaredError: 0.11
+no errors found
+{"level":"info","msg":"checkpoint of a failed run was found"}
++ set -e; exec python train.py --exit-after 3
+""".splitlines()
+
+
+@pytest.mark.parametrize("line", FAILED)
+def test_a_failure_is_heard_whatever_stands_around_it(line: str) -> None:
+    assert says_failure(f"epoch 0 step 50 loss 6.2\n{line}\nepoch 0 step 60 loss 6.1\n")
+
+
+@pytest.mark.parametrize("line", HEALTHY)
+def test_a_healthy_line_with_such_words_is_no_failure(line: str) -> None:
+    assert not says_failure(f"{line}\n")
+
+
+OMP = (
+    "W1130 10:00:00.000000 7 torch/distributed/run.py:792] Setting OMP_NUM_THREADS environment variable for each process to be 1 in "
+    "default, to avoid your system being overloaded, please further tune the variable for optimal performance in your application."
+)
+
+
+@pytest.mark.parametrize("before", [OMP, "$ python train.py", "+ srun --ntasks=8 python train.py --epochs 3"])
+@pytest.mark.parametrize("end", FAILED[::4])
+def test_no_harmless_line_makes_a_failed_run_a_healthy_one(before: str, end: str) -> None:
+    def code(text: str) -> int:
+        given = diagnose.Given(BY)
+        given.take_raw(text, "log")
+        return diagnose.diagnose(given)[0].exit_code
+
+    assert code(f"{before}\nepoch 0 step 50 loss 6.2\n{end}\n") != 0
+    if before == OMP:
+        assert code(f"{before}\nepoch 0 step 50 loss 6.2\n{HEALTHY[1]}\n") == 0
+
+
+@pytest.mark.parametrize(
+    "line", ["exit now 2026", "INFO failed to", "0 aError", "全部正常运行训练继续", "Assertion ", "status=0 rc=0 exit of a", "e"]
+)
+def test_its_search_is_linear_and_short(line: str) -> None:
+    def seconds(times: int) -> float:
+        text = f"{line}\n" * times + line * times
+        began = time.process_time()
+        assert not says_failure(text)
+        return time.process_time() - began
+
+    seconds(100)
+    small, large = min(seconds(3000) for _ in range(3)), min(seconds(12_000) for _ in range(2))
+    assert large < 10 * small + 0.05
+
+
+INIT = (
+    "/v/torch/cuda/__init__.py:182: UserWarning: CUDA initialization: Found no NVIDIA driver on your system. Please check that you have an "
+    "NVIDIA GPU and installed a driver from http://www.nvidia.com/Download/index.aspx (Triggered internally at CUDAFunctions.cpp:119.)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("after", "code"),
+    [
+        ("epoch 1 step 10 loss 2.3\nTraining finished successfully, 0 errors.\n", 3),
+        ("========== 4 passed, 1 warning in 2.11s ==========\n", 3),
+        ("Fixed by reinstalling the driver; today all is well.\n", 3),
+        ("", 1),
+        ("Training finished successfully.\nRuntimeError: No CUDA GPUs are available\n", 1),
+        ("The data download job is done, but training is slow. Why?\n", 1),
+    ],
+)
+def test_what_was_got_over_is_not_certain(after: str, code: int) -> None:
+    given = diagnose.Given(BY)
+    given.take_raw(INIT + after, "log")
+    report, _ = diagnose.diagnose(given)
+    assert report.exit_code == code and report.findings, "named all the same"
