@@ -88,7 +88,7 @@ def said_to_work(text: str) -> bool:
 # What a program says of its end, and a person of a trouble that is over
 _ENDED_WELL = re.compile(
     r"\b(?:training|train|run|job|fit|trainer|worker group)\b[^\n]{0,30}\b(?:finished|completed?|done|ended|succeeded)\b"
-    r"|\bfinished successfully\b|=+ \d{1,6} passed\b(?![^\n]{0,80}\b(?:failed|error))|\bchecks passed\b",
+    r"|\bfinished successfully\b|= \d{1,6} passed\b(?![^\n]{0,80}\b(?:failed|error))|\bchecks passed\b",
     re.IGNORECASE,
 )
 _IS_OVER = re.compile(
@@ -103,9 +103,8 @@ def ended_well(text: str) -> bool:
     ends = [match.start() for pattern in (_ENDED_WELL, _IS_OVER) for match in pattern.finditer(text)]
     if not ends:
         return False
-    line = text.rfind("\n", 0, max(ends)) + 1
-    last = text[max(line, max(ends) - 100) :]
-    return not (_BUT.search(last) or _BAD.search(_COUNTED_NONE.sub("", last)) or says_failure(last) or _ASKS_AGAIN.search(last))
+    last, before = text[max(ends) :], text[max(max(ends) - 20, 0) : max(ends)].rpartition("\n")[2]
+    return not (_BUT.search(before + last) or _BAD.search(_COUNTED_NONE.sub("", last)) or says_failure(last) or _ASKS_AGAIN.search(last))
 
 
 _COUNTED_NONE = re.compile(r"\b(?:0|no|zero|without) (?:errors?|failures?|problems?|warnings?|failed)\b", re.IGNORECASE)
