@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
@@ -109,12 +108,13 @@ def _meant_by(word: str) -> str:
     import os
 
     from envcheck.engine.rule import FAMILY_RANK
+    from envcheck.facts.quoting import quoted
     from envcheck.report.session import rule_session
 
     if word in ("help", "version"):
         return f"did you mean `envcheck --{word}`?"
     if os.path.isfile(word):
-        name, shown = os.path.basename(word), shlex.quote(word)
+        name, shown = os.path.basename(word), quoted(word)
         if name.endswith(".py"):
             return f"did you mean `envcheck run -- python {shown}`?"
         planned = name.endswith((".toml", ".yml", ".yaml", ".lock", ".in")) or name.startswith("requirements")

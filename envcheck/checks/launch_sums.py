@@ -291,7 +291,7 @@ def only_first_node(launcher: LauncherFacts, matches: Matches) -> Hit | None:
         return None
     text = written(one.words)
     own = any("$SLURM_NODEID" in word or "$SLURM_PROCID" in word for word in one.words)  # to be expanded on each node
-    inner = (f"bash -c '{text}'" if "'" not in text else None) if text and own else text
+    inner = (f"bash -c '{text}'" if not set(text) & set("'\\") else None) if text and own else text
     fixed = f"srun --ntasks-per-node=1 {inner}" if inner else None
     values: dict[str, object] = {"nodes": job.nodes, "inner": one.launcher}
     fixes = todo("Start the launcher with srun, one task on each node.", *(_assigned(one) if fixed else ()), fixed)

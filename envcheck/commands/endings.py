@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from envcheck.commands.beside import asked
 from envcheck.commands.kernel_word import KernelWord
 from envcheck.facts.printable import one_line, visible
+from envcheck.facts.quoting import joined
 from envcheck.facts.record import record
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _crashed(code: int, text: str, argv: Sequence[str], kernel: KernelWord) -> C
         ended = "it ended itself, after an assertion, a C++ exception that nobody caught or a damaged heap: see its last lines"
         lines.append(ended if code == SIGABRT else "native code crashed; no Python exception can say where")
     if not _FRAME.search(text) and os.path.basename(argv[0]).startswith(("python", "torchrun", "accelerate", "deepspeed")):
-        again = f"PYTHONFAULTHANDLER=1 {shlex.join(argv)}"
+        again = f"PYTHONFAULTHANDLER=1 {joined(argv)}"
         if visible(again) != again:  # a tab, a secret: it would not be what was run
             again = "the same command with PYTHONFAULTHANDLER=1 before it"
         lines.append(f"to see which Python line it was: {again}")

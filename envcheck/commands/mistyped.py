@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import shutil
 from collections.abc import Sequence
 
 from envcheck.errors import near_word
+from envcheck.facts.quoting import quoted
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w{0,99}=")
 _DASHES = frozenset("-‐‑‒–—―−")  # what editors and web pages make of two hyphens
@@ -33,12 +33,12 @@ def _by_itself(name: str) -> str:
     if set(name) <= _DASHES:
         return "; two hyphens stand before the command: envcheck run -- …"
     if _VARIABLE.match(name):
-        return f"; a variable stands before envcheck, or behind env: envcheck run -- env {shlex.quote(name)} …"
+        return f"; a variable stands before envcheck, or behind env: envcheck run -- env {quoted(name)} …"
     if name in _OF_SHELLS:
         return f"; it is a word of the shell: envcheck run -- sh -c '{name} …'"
     first = name.split()[0]
     if first != name and shutil.which(first):
-        return f"; it is one word with blanks: leave out the quotes, or write envcheck run -- sh -c {shlex.quote(name)}"
+        return f"; it is one word with blanks: leave out the quotes, or write envcheck run -- sh -c {quoted(name)}"
     return ""
 
 
@@ -47,7 +47,7 @@ def _file(name: str) -> str:
         return "; it is a folder"
     if not os.path.isfile(name):
         return ""
-    path = shlex.quote(name)
+    path = quoted(name)
     if name.endswith(".py"):
         return f"; write envcheck run -- python {path}"
     return f"; write envcheck run -- sh {path}, or chmod +x {path}" if os.sep in name else f"; write envcheck run -- ./{path}"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Collection, Sequence
 from typing import Literal, TypeAlias
+
+from envcheck.facts.quoting import ESCAPING, joined, quoted
 
 Shell: TypeAlias = Literal["sh", "windows", "any"]  # of Windows there are two, and a line of a rule is for both
 
@@ -37,8 +38,8 @@ def shell_of(traits: Collection[str] | None) -> Shell:
 def filled(before: str, word: str, after: str, shell: Shell) -> str | None:
     """The line so far with a value behind it, `after` being what follows in the template; None where no way of writing it is read as that
     one word."""
-    if shell == "sh" or (shell == "any" and not _LEAVES.search(word)):
-        return before + shlex.quote(word)
+    if shell == "sh" or (shell == "any" and not _LEAVES.search(word) and not ESCAPING.search(word)):
+        return before + quoted(word)
     if shell == "any" or not before:  # what comes first would need a `&` in PowerShell, and none in cmd
         return None
     if _ASSIGNED.search(before):  # there 8.0 is a number, and becomes 8
@@ -57,8 +58,11 @@ def for_windows(line: str) -> str | None:
     line, mark, said = line.partition("    # ")
     if line[:1] in ("'", '"'):  # PowerShell takes it for a text
         return None
-    made = []
-    for at, part in enumerate(re.split(r"('[^']*'|\"[^\"]*\")", line)):
+    made: list[str] = []
+    parts = re.split(r"('[^']*'|\"[^\"]*\")", line)
+    for at, part in enumerate(parts):
+        if at % 2 == 0 and ((made and part.startswith("\\\\")) or (at + 1 < len(parts) and part.endswith("\\\\"))):
+            return None  # of one word of sh, which PowerShell would read as several
         if at % 2 and part[0] == "'":
             if _FILLED_IN.search(part) or '"' in part:
                 if _LEAVES.search(part):
@@ -70,7 +74,7 @@ def for_windows(line: str) -> str | None:
 
 
 def posix_line(words: Sequence[str]) -> str:
-    return shlex.join(words)
+    return joined(words)
 
 
 def powershell_line(words: Sequence[str]) -> str:

@@ -10,6 +10,8 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 
+from envcheck.facts.quoting import quoted
+
 # launcher → field of LaunchCommand → its names. "torch.distributed.run" and "torch.distributed.launch" are torchrun's older names.
 _TORCHRUN = {
     "each": ("nproc-per-node",),
@@ -142,7 +144,7 @@ def written(words: Sequence[str]) -> str | None:
         if not text.isprintable() or "$" in bare or "`" in bare:
             return None
         if bare == text:
-            parts.append(shlex.quote(text))
+            parts.append(quoted(text))
         elif not bare or _SAFE.fullmatch(bare):
             parts.append(f'"{text}"' if word[:1] == '"' else text)
         else:

@@ -341,9 +341,9 @@ _PEM = re.compile(
     r"(?:(?:(?!BEGIN )[^\0]){1,6000}?(?=-{4,5} ?END )|(?:\s{1,4}(?:Version|Comment|Hash|Charset|Proc-Type|DEK-Info):[^\n]{0,200}){0,8}"
     r"(?:[A-Za-z0-9+/=\s\\]|(?<=\n)(?:\[[^\]\n]{1,40}\]:?\s|[^\s:|]{1,100}[:|]\x20{0,2})(?=[A-Za-z0-9+/=]{20})){1,6000})"
 )
-# No port of a server of licences, no file and no unit of systemd
+# No port of a server of licences, no file and no unit of systemd; `host@file.jsonl:[1-3]` is a recording of `fleet --replay`
 _EMAIL = re.compile(
-    r"(?<![\w.+/:@%-])(?!git@|\d{4,5}@(?!qq\.|1[26]\d\.))[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}(?!(?:so|dll|dylib|py|service|socket|timer|mount|scope|slice|target|swap)\b)[A-Za-z]{2,24}(?![\w@-]|[.:/][\w/])"
+    r"(?<![\w.+/:@%-])(?!git@|\d{4,5}@(?!qq\.|1[26]\d\.)|[\w.+-]{1,64}@[\w-]{1,63}\.(?:json|jsonl|ndjson)(?![\w-]|\.\w))[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,8}(?!(?:so|dll|dylib|py|service|socket|timer|mount|scope|slice|target|swap)\b)[A-Za-z]{2,24}(?![\w@-]|[.:/][\w/])"
 )
 
 

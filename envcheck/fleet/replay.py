@@ -6,6 +6,7 @@ processes, or over a Ray cluster; what comes of it is the same.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +17,7 @@ from envcheck.facts.hostlist import natural
 from envcheck.facts.printable import one_line
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.recorded import RecordingError, parsed, sections_of, snapshot_from
+from envcheck.facts.secrets import mask_secrets
 from envcheck.fleet.groups import HostKind, drift_of, kinds_of
 from envcheck.fleet.layers import LAYERS, STATE, Values, digest
 from envcheck.fleet.recordings import RecordedAt, RecordedPiece, documents, golden_layers, pieces_of, read_place, told_by
@@ -143,7 +145,12 @@ def _name_again(found: _Gathered) -> None:
     """Several recordings of one name are several hosts, as containers may have one name, or one host at several times: all are told."""
     twice = {seen.host for seen in found.again}
     for seen in [*(found.hosts.pop(host) for host in sorted(twice)), *found.again]:
-        found.hosts[f"{seen.host}@{seen.place.name}"] = seen
+        found.hosts[f"{seen.host}@{_before_name(seen.place.path)}{seen.place.name}"] = seen
+
+
+def _before_name(path: str) -> str:
+    """What keeps `host@file.txt` from being taken for an address of e-mail, which no report shows."""
+    return f".{os.sep}" if os.path.basename(path) == path and mask_secrets(f"host@{path}") != f"host@{path}" else ""
 
 
 def digest_documents(found: Iterable[tuple[RecordedAt, bytes | None]]) -> Digested:

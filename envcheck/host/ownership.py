@@ -32,8 +32,12 @@ def foreign_file(descriptor: int, path: str) -> str | None:
     Where others may write to the folder itself they can bring in any file, a link to one of ours too.
     """
     reason = _foreign(os.fstat(descriptor), descriptor) or foreign_entry(path)
-    if reason is not None or not hasattr(os, "geteuid"):
-        return reason
+    return reason or _foreign_place(path)
+
+
+def _foreign_place(path: str) -> str | None:
+    if not hasattr(os, "geteuid"):
+        return None
     for folder in dict.fromkeys((os.path.dirname(os.path.abspath(path)), os.path.dirname(real_path(path)))):
         found = os.stat(folder)
         if who := _writers(found, folder):
@@ -41,6 +45,37 @@ def foreign_file(descriptor: int, path: str) -> str | None:
         if os.geteuid() == 0 and found.st_uid != 0:
             return f"{folder} belongs to {_user(found.st_uid)}"
     return _open_above(path)
+
+
+def foreign_or_open(path: str) -> tuple[str | None, bool]:
+    """The same of a path that a program looks at by itself, and whether something is there. Of nothing: who could put something there.
+    What does not answer is told so."""
+    if not answers(path):
+        return "the file system that it is on does not answer", True
+    try:
+        return foreign(path) or _foreign_place(path), True
+    except OSError:  # nothing, or a link to nothing
+        return _maker(path), False
+
+
+def _maker(path: str) -> str | None:
+    """Who else can put something at a path where nothing is."""
+    if not hasattr(os, "geteuid"):
+        return None
+    for place in dict.fromkeys((os.path.abspath(path), real_path(path))):
+        folder = os.path.dirname(place)
+        while not os.path.exists(folder):
+            folder = os.path.dirname(folder)
+        found = os.stat(folder)
+        if not stat.S_ISDIR(found.st_mode):  # HOME=/dev/null
+            continue
+        if who := _writers(found, folder):
+            return f"{who} can write to {folder}"
+        if os.geteuid() == 0 and found.st_uid not in _trusted():
+            return f"{folder} belongs to {_user(found.st_uid)}"
+        if reason := _open_above(os.path.join(folder, "ours")):
+            return reason
+    return None
 
 
 def foreign_folder(folder: str) -> str | None:

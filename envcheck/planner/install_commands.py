@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from envcheck.engine.shells import in_cmd, posix_line, powershell_export, powershell_line
+from envcheck.facts.quoting import joined, quoted
 from envcheck.facts.record import field, record, replace
 from envcheck.facts.secrets import MASK, mask_secrets
 from envcheck.planner.candidate import Candidate
@@ -220,11 +220,11 @@ class _Order:
             move.requirement(self.one.variant if self.release.labels and label and self.can_label(move) else None) for move in self.moves
         ]
         source = [] if self.plain else ["-f" if self.release.form == "find-links" else f"--{self.release.form}", self.url]
-        run = ["RUN " + shlex.join(["python", "-m", "pip", "install", "--no-cache-dir", *bare, *source])] if bare else []
+        run = ["RUN " + joined(["python", "-m", "pip", "install", "--no-cache-dir", *bare, *source])] if bare else []
         if others:
-            run.append("RUN " + shlex.join(["python", "-m", "pip", "install", "--no-cache-dir", *others]))
+            run.append("RUN " + joined(["python", "-m", "pip", "install", "--no-cache-dir", *others]))
         run += [
-            "RUN " + shlex.join(["python", "-m", "pip", "install", "--no-cache-dir", "--no-build-isolation", move.requirement()])
+            "RUN " + joined(["python", "-m", "pip", "install", "--no-cache-dir", "--no-build-isolation", move.requirement()])
             for move in self.built_here
         ]
         result["Dockerfile"] = "\n".join(run) + "\n"
@@ -362,7 +362,7 @@ def export(profile: Profile, name: str, value: str | None) -> str:
     """Set or unset a variable of the shell that starts training."""
     if profile.windows:
         return powershell_export(name, value)
-    return f"unset {shlex.quote(name)}" if value is None else f"export {shlex.quote(name)}={shlex.quote(value)}"
+    return f"unset {quoted(name)}" if value is None else f"export {quoted(name)}={quoted(value)}"
 
 
 def in_notebook(lines: Sequence[str]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from envcheck.host.long_command import run_long
 from envcheck.host.ownership import foreign_file, others_put, safe_variables
 from envcheck.host.plain_files import beginning, descriptor
 from envcheck.tables.toml import parse_toml
+from envcheck.trial.settings import NO_PROJECT, no_settings_of_uv, settings_at_home
 
 Tick: TypeAlias = Callable[[str], None] | None
 Trouble: TypeAlias = Literal["", "network", "disk"]
@@ -32,10 +33,6 @@ _QUIET = {"PIP_USER": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK":
 _UV_ELSEWHERE = re.compile(r"^ {4,12}(target|prefix): Some\(", re.MULTILINE)
 _PIP_ELSEWHERE = re.compile(r"^(?:global|install|user|site)\.(target|prefix|root)='", re.MULTILINE)
 LIMIT_BYTES = 1 << 20
-# From here upwards uv finds no settings: an empty pyproject.toml ends its search for a workspace, which goes past a uv.toml, and an
-# empty uv.toml that for settings. It lies beside this code, so who could change it could change envcheck as well.
-NO_PROJECT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "no_project")
-_OFF = ("", "0", "false", "f", "no", "n", "off")  # uv's words for a variable that is not set
 SHORT_SECONDS = 30.0
 # What installers say when the way is not to blame: the words of uv, of pip (urllib3) and of the system.
 _NETWORK = re.compile(
@@ -56,7 +53,7 @@ class Installer:
     program: str | None
     env: Mapping[str, str]
     project: tuple[str, ...] = ()  # the option of uv that says from where upwards it looks for its settings
-    misled: str | None = None  # why no trial is begun: the settings that uv would obey are not this user's alone
+    misled: str | None = None  # why no trial is begun: the settings that it would obey are not this user's alone
 
     def cache(self, seconds: float) -> str | None:
         """The folder of its cache; None if it has none or does not say."""
@@ -108,7 +105,7 @@ def _settings_of(env: Mapping[str, str]) -> tuple[tuple[str, ...], str | None]:
     Its paths stay those of the caller's folder, in which it stands. What is found from there up to the root counts as in the printed
     command, where nobody else can change it while it is used; where nothing is found, uv does not look there either.
     """
-    if env.get("UV_NO_CONFIG", "").lower() not in _OFF or env.get("UV_CONFIG_FILE"):
+    if no_settings_of_uv(env):
         return ("--project", NO_PROJECT), None
     folder = os.path.join(working_folder(), env.get("UV_WORKING_DIR", ""), env.get("UV_PROJECT", ""))
     found = list(_configurations(folder))
@@ -161,13 +158,18 @@ def _without_toolchain_of_others(env: Mapping[str, str]) -> Mapping[str, str]:
 
 def find_installer(tool: str, target: str, env: Mapping[str, str]) -> Installer | None:
     """uv where it may be used and is there: on PATH, beside the target, beside envcheck; else pip. None for `--tool uv` without uv."""
-    mine = {name: value for name, value in safe_variables(env)[0].items() if name not in _ELSEWHERE} | _QUIET
+    mine: Mapping[str, str] = {name: value for name, value in safe_variables(env)[0].items() if name not in _ELSEWHERE} | _QUIET
     if tool != "pip":
         beside = (os.path.join(os.path.dirname(python), "uv.exe" if os.name == "nt" else "uv") for python in (target, sys.executable))
         uv = shutil.which("uv", path=mine.get("PATH")) or next((path for path in beside if os.access(path, os.X_OK)), None)
         if uv:
-            return Installer("uv", target, uv, mine, *_settings_of(mine))
-    return None if tool == "uv" else Installer("pip", target, None, _without_toolchain_of_others(mine))
+            project, misled = _settings_of(mine)
+            mine, at_home = settings_at_home("uv", mine)
+            return Installer("uv", target, uv, mine, project, misled or at_home)
+    if tool == "uv":
+        return None
+    mine, misled = settings_at_home("pip", _without_toolchain_of_others(mine))
+    return Installer("pip", target, None, mine, misled=misled)
 
 
 def working_folder() -> str:

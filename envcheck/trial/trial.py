@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from envcheck.errors import UsageError
+from envcheck.facts.quoting import joined
 from envcheck.facts.record import record, replace
 from envcheck.facts.secrets import mask_secrets, mask_words
 from envcheck.host.access import Completed
@@ -288,4 +288,4 @@ def last_lines(text: str) -> tuple[str, ...]:
 
 
 def shown_command(argv: Sequence[str]) -> str:
-    return shlex.join(mask_words(argv))
+    return joined(mask_words(argv))

@@ -1643,6 +1643,7 @@ def test_what_is_cut_off_was_masked_before() -> None:
         "export LM_LICENSE_FILE=1717@licsrv2.hpc.example:27000@lic-b.hpc.example",
         "Failed to start wg-quick@wg0.service: Unit not found",
         "systemd[1]: nvidia-reset@gpu3.timer: Deactivated.",
+        "fleet of 4 hosts: node1@inv.jsonl:[1-3],node1@a.json",
         "interface: wg0\n  private key: (hidden)\npeer: mw8YuS5RkyvA4gKc/6rSKmOtiMvGbExCaJle+O3SbnH=\n  preshared key: (hidden)\n  "
         "latest handshake: 4Min-ago",
         "[Peer]\nPublicKey = pDoPGrQYV9MyVaFaJtTUU73Tq+i8XG7W3aohEvU5hGt=\nAllowedIPs = 10.0.0.2/32",

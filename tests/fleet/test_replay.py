@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import subprocess
@@ -18,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envcheck.errors import UsageError
+from envcheck.facts.hostlist import unfold
 from envcheck.fleet import recordings
 from envcheck.fleet.replay import judge_recordings
 from envcheck.fleet.spread import Local, OnRay
@@ -205,6 +207,32 @@ def test_recordings_of_one_name_are_all_told(tmp_path: Path) -> None:
     report = report_on(path)
     assert report.hosts == ("all:5", f"pod@{path}:1", f"pod@{path}:3", f"pod@{path}:7")
     assert told(report) == {"fleet-systems-differ": (f"pod@{path}:7",)}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "label"),
+    [
+        ("inv.jsonl", 3, "pod@inv.jsonl:[1-3]"),
+        ("inv.ndjson", 12, "pod@inv.ndjson:[1-12]"),
+        ("inv.2026-11.jsonl", 2, "pod@./inv.2026-11.jsonl:[1-2]"),
+        ("a.json", 1, "pod@a.json"),
+        ("a.com", 1, "pod@./a.com"),
+    ],
+)
+def test_recordings_of_one_name_are_no_addresses_of_e_mail(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, lines: int, label: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (json.dumps(document("pod")) + "\n") * lines
+    Path(name).write_text(text, encoding="utf-8")
+    Path("other").mkdir()
+    Path("other", "b.json").write_text(json.dumps(document("pod", {"system.kernel": "1"})), encoding="utf-8")
+    report = judge_recordings([name, "other"], BY)
+    shown = {form: html.unescape(render_fleet(report, form)) for form in FORMATS}
+    assert "[e-mail]" not in "".join(shown.values())
+    assert all(f"{label},pod@other/b.json" in shown[form] for form in ("text", "json", "html")), shown["text"]
+    assert json.loads(shown["json"])["hosts"] == [*unfold(label), "pod@other/b.json"]
+    assert all(f'name="{host}"' in shown["junit"] for host in unfold(label))
 
 
 class OneByOne:

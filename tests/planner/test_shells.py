@@ -7,19 +7,22 @@ https://learn.microsoft.com/windows-server/administration/windows-commands/cmd.
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
 import subprocess
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from plan_hosts import TABLES, TEXTS, checks, machine
 
 from envcheck import planner
 from envcheck.engine.intents import Install, SetEnv
 from envcheck.engine.shells import filled, for_windows, in_cmd, posix_line, powershell_export, powershell_line, shell_of, words_of
+from envcheck.facts.printable import inert
+from envcheck.facts.quoting import quoted
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import PythonFacts
 from envcheck.planner.assume import Machine, assumed
@@ -153,7 +156,8 @@ def test_a_value_of_a_rule_is_one_word_in_both_shells_or_left_out(word: str) -> 
     put = filled("$env:A = ", word, "", "windows")
     assert put and powershell_words("& " + put.removeprefix("$env:A = ")) == [word]
     anywhere = filled("ping ", word, "", "any")
-    assert anywhere is None if set(word) & set("&|<>^%\u2019") else shlex.split(anywhere or "") == ["ping", word]
+    none = set(word) & set("&|<>^%\u2019") or word.endswith("\\")
+    assert anywhere is None if none else shlex.split(anywhere or "") == ["ping", word]
 
 
 def test_the_shell_of_a_machine() -> None:
@@ -168,6 +172,7 @@ def test_a_line_for_sh_becomes_one_for_windows() -> None:
     assert for_windows("mpirun -x 'A=$B&calc' run.py") is None
     assert for_windows("torchrun 'x\u2019;calc;$y'") is None
     assert for_windows("'torchrun &' x") is None
+    assert for_windows(f"torchrun {quoted('a b' + chr(92))}") is None
 
 
 @given(WORD)
@@ -185,6 +190,49 @@ def test_a_variable_that_goes() -> None:
 @given(st.lists(st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=20), min_size=1, max_size=4))
 def test_words_come_through_sh(words: list[str]) -> None:
     assert shlex.split(posix_line(words)) == words
+
+
+# Three of each shell's own letters to one of the others; fish has bytes that are no text in private use
+SHELL_LETTERS = "\\\\\\\\''''\"\"=%:~;$` \n!#{}[]()*?<>&|,-^aes"
+ANY = st.characters(exclude_categories=("Cs", "Co"), exclude_characters="\x00")
+PASTED = st.text(st.one_of(*[st.sampled_from(SHELL_LETTERS)] * 3, ANY), max_size=12)
+POSIX_SHELLS = [("sh",), ("dash",), ("bash", "--norc"), ("zsh", "-f"), ("fish", "--no-config")]
+
+
+@pytest.mark.parametrize("shell", POSIX_SHELLS, ids=lambda shell: shell[0])
+@given(rows=st.lists(st.lists(PASTED, min_size=1, max_size=5), min_size=20, max_size=40))
+@example(rows=[["v/x\\'\";echo PWN;#/bin/python", "x\\", "\\\\host\\it's\\\\'", "=ls", "%self", "", "\\\n\\e", "-n", "!!"]])
+@settings(max_examples=int(os.environ.get("ENVCHECK_SHELL_EXAMPLES", "8")), deadline=None)
+def test_words_come_through_each_shell(shell: tuple[str, ...], rows: list[list[str]]) -> None:
+    """printf is a builtin of each; a value that is exported comes to a program."""
+    if not shutil.which(shell[0]):
+        pytest.skip(f"no {shell[0]} here")
+    made = [f"printf '%s\\0' {posix_line(words)}" for words in rows]
+    made += [f'export A={quoted(words[0])}; sh -c \'printf "%s\\0" "$A"\'' for words in rows]
+    done = subprocess.run([*shell, "-c", "\n".join(made)], capture_output=True, check=True, timeout=120)
+    wanted = [*(word for words in rows for word in words), *(words[0] for words in rows)]
+    assert done.stdout.decode("utf-8").split("\0")[:-1] == wanted
+    assert done.stderr == b""
+
+
+@pytest.mark.skipif(not shutil.which("fish"), reason="no fish here")
+@given(PASTED)
+@settings(max_examples=20, deadline=None)
+def test_what_is_shown_of_a_word_is_one_word_of_fish(word: str) -> None:
+    """Controls are spelled out behind the quoting."""
+    done = subprocess.run(["fish", "--no-config", "-c", f"count {inert(quoted(word))}"], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+
+
+@given(st.text(max_size=20).filter(lambda text: "\\" not in text and text[:1] not in ("=", "%") and ":=" not in text and ":%" not in text))
+def test_what_has_no_backslash_is_quoted_as_everywhere(text: str) -> None:
+    assert quoted(text) == shlex.quote(text)
+
+
+def test_backslashes_that_fish_reads_stand_outside_of_quotes() -> None:
+    assert [quoted(one) for one in ("C:\\a b", "x\\'y", "x\\", "\\\\h\\s")] == [
+        "'C:\\a b'", "'x'\\\\''\"'\"'y'", "'x'\\\\", "\\\\'\\h\\s'",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("executable", PATHS)

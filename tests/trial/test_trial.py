@@ -19,6 +19,7 @@ from envcheck.host.ownership import others_put
 from envcheck.planner.result import Commands, TrialResult
 from envcheck.trial import place, trial
 from envcheck.trial.installer import LIMIT_BYTES
+from envcheck.trial.settings import NO_PROJECT, NOTHING
 from envcheck.trial.trial import Attempt, Bench, Checked, run_trial
 
 
@@ -317,6 +318,95 @@ def test_others_choose_neither_the_programs_nor_the_toolchain_of_an_installer_no
     os.chown(tmp_path / "tmp", 65534, 65534)
     found = place.find_place(str(tmp_path / "cache"))
     assert found and found.path in ("/tmp", str(tmp_path))
+
+
+ROOT_ONLY = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can plant what is somebody else's")
+AT_HOME = [
+    ("uv", ".config/uv/uv.toml", "HOME"),
+    ("uv", "uv/uv.toml", "XDG_CONFIG_HOME"),
+    ("uv", "uv/uv.toml", "XDG_CONFIG_DIRS"),
+    ("uv", "own.toml", "UV_CONFIG_FILE"),
+    ("uv", ".local/share/uv/credentials/credentials.toml", "HOME"),
+    ("uv", ".netrc", "HOME"),
+    ("pip", ".config/pip/pip.conf", "HOME"),
+    ("pip", ".pip/pip.conf", "HOME"),
+    ("pip", "pip/pip.conf", "XDG_CONFIG_HOME"),
+    ("pip", "pip/pip.conf", "XDG_CONFIG_DIRS"),
+    ("pip", "own.conf", "PIP_CONFIG_FILE"),
+    ("pip", "_netrc", "HOME"),
+    ("pip", "own.netrc", "NETRC"),
+]
+
+
+def who_starts(tmp_path: Path, variable: str, value: Path | str) -> dict[str, str]:
+    """Somebody whose installers look at their settings."""
+    env = variables(tmp_path)
+    for name in (
+        "UV_NO_CONFIG",
+        "PIP_CONFIG_FILE",
+        "UV_CACHE_DIR",
+        "NETRC",
+        "XDG_CONFIG_HOME",
+        "XDG_CONFIG_DIRS",
+        "XDG_CACHE_HOME",
+        "XDG_DATA_HOME",
+    ):
+        env.pop(name, None)
+    return {**env, variable: str(value)}
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize(("tool", "name", "variable"), AT_HOME)
+@pytest.mark.parametrize(("owner", "mode"), [(0, 0o1777), (12345, 0o755)])
+def test_roots_installer_obeys_no_settings_that_others_put_at_home(
+    tmp_path: Path, tool: str, name: str, variable: str, owner: int, mode: int
+) -> None:
+    folder = tmp_path / "theirs"
+    planted = folder / name
+    planted.parent.mkdir(parents=True)
+    planted.write_text("")
+    env = who_starts(tmp_path, variable, planted if name.startswith("own.") else folder)
+    assert installer(tool, env).misled is None, "all of it is root's"
+    folder.chmod(mode)
+    os.chown(folder, owner, -1)
+    lowest = next(one for one in (planted, *planted.parents) if one.parent == folder)
+    os.chown(lowest, 12345, -1)
+    assert f"{tool} would obey {planted}" in (installer(tool, env).misled or "")
+    os.chown(lowest, 0, -1)
+    planted.chmod(0o666)
+    assert f"{planted}" in (installer(tool, env).misled or "")
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize(("owner", "mode"), [(0, 0o1777), (12345, 0o755)])
+def test_where_others_may_put_settings_at_home_none_are_looked_for(tmp_path: Path, owner: int, mode: int) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=mode)
+    folder.chmod(mode)
+    os.chown(folder, owner, -1)
+    env = {**who_starts(tmp_path, "HOME", folder), "XDG_CONFIG_DIRS": f"{folder}:/etc/xdg"}
+    uv, pip = (installer(tool, env) for tool in ("uv", "pip"))
+    assert (uv.misled, pip.misled) == (None, None)
+    wanted = {"XDG_CONFIG_HOME": NO_PROJECT, "XDG_CONFIG_DIRS": "/etc/xdg", "UV_CREDENTIALS_DIR": NO_PROJECT, "NETRC": NOTHING}
+    assert {name: uv.env.get(name) for name in (*wanted, "UV_NO_CACHE")} == {**wanted, "UV_NO_CACHE": "1"}
+    assert (pip.env["PIP_CONFIG_FILE"], pip.env["NETRC"], pip.env["XDG_CONFIG_DIRS"]) == (NOTHING, NOTHING, "/etc/xdg")
+    for name, text in ((".config/uv/uv.toml", "offline = 1 1"), (".pip/pip.conf", "[global"), (".netrc", "machine x")):  # meanwhile
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    assert uv.run((str(uv.program), "pip", "list", "--python", sys.executable), 60).ok
+    assert pip.run((sys.executable, "-m", "pip", "config", "list"), 60).ok
+
+
+def test_settings_in_a_home_of_ones_own_count_as_before(tmp_path: Path) -> None:
+    env = who_starts(tmp_path, "HOME", tmp_path / "home")
+    for name in (".config/uv/uv.toml", ".config/pip/pip.conf", ".netrc", ".cache/uv/x"):
+        (tmp_path / "home" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "home" / name).write_text("")
+    for tool in ("uv", "pip"):
+        found = installer(tool, env)
+        assert found.misled is None
+        assert not {"XDG_CONFIG_HOME", "PIP_CONFIG_FILE", "NETRC", "UV_NO_CACHE", "UV_CREDENTIALS_DIR"} & set(found.env)
+    assert installer("pip", {**env, "HOME": os.devnull}).misled is None
 
 
 def left_behind(folder: Path, name: str, hold: bool) -> Callable[[], None]:
