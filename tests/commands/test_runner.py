@@ -850,6 +850,25 @@ def test_a_mistyped_command_line_is_told_what_was_meant(
     assert out == "" and told.startswith("envcheck: ") and said in told
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("#!/moved/venv/bin/python -u\n", "names /moved/venv/bin/python, which is not there\n"),
+        (f"#!{sys.executable}\r\n", f"names {sys.executable}, which is not there: its lines end as on Windows (dos2unix)\n"),
+    ],
+)
+def test_a_script_whose_interpreter_is_gone_is_no_script_of_the_shell(
+    line: str, said: str, start: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Of an environment that was moved: torchrun is there, and its Python is not."""
+    (tmp_path / "torchrun").write_text(f"{line}print(1)\n")
+    (tmp_path / "torchrun").chmod(0o755)
+    for name in ("torchrun", str(tmp_path / "torchrun")):
+        code, _, told = ended(start(name, env={"PATH": str(tmp_path)}))
+        assert code == 127, told
+        assert f"the first line of {tmp_path}/torchrun {said}" in told, told
+
+
 def test_a_script_without_an_interpreter_line_runs(start: Callable[..., Any], tmp_path: Path) -> None:
     script = tmp_path / "train"
     script.write_text("echo trained $1; exit 5\n")
