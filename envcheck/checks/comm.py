@@ -92,6 +92,8 @@ def gloo_interface(facts: Facts, matches: Matches) -> Answer:
     if facts.live.status in BAD and (loopback := _no_loopback(network, matches)):
         return loopback
     fixes = (fix,) if better else ()
+    if long := of_variant(matches, "long"):
+        return Hit({"host": network.hostname or "not stated"}, quoted(long), fixes, "long")
     if matches and (transport := network.variables.get("GLOO_DEVICE_TRANSPORT")):
         return Hit(values | {"transport": transport}, quoted(matches), variant="transport")
     if matches:
