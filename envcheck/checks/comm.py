@@ -9,6 +9,7 @@ from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
 from envcheck.checks.own_command import mpi_networks, tried_with
+from envcheck.checks.passed_on import pass_on
 from envcheck.checks.queue_pair import queue_pair_refused
 from envcheck.checks.text import agreed, doubt, environment, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
@@ -293,6 +294,26 @@ def flight_recorder_unreliable(facts: Facts) -> Answer:
     if not on or mode is None or seen[mode] not in ("0", "1", "2") or without_nccl(facts):
         return None
     return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, environment(seen, [mode]))
+
+
+# What the recorder reads where a process group is made; anything else ends the process there without a word (tried with torch 2.13).
+_NUMBER, _SWITCH = re.compile(r" {0,9}[+-]?\d"), re.compile(r"(?:[01]|y|yes|t|true|n|no|f|false)$", re.IGNORECASE)
+_OF_RECORDER = {
+    "TORCH_FR_BUFFER_SIZE": _NUMBER,
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": _NUMBER,
+    "TORCH_FR_CPP_STACK": _SWITCH,
+    "TORCH_NCCL_TRACE_CPP_STACK": _SWITCH,
+}
+
+
+@check(needs="symptoms", reads="live network symptoms")
+def variable_refused(facts: Facts, matches: Matches) -> Answer:
+    seen = facts.network.variables
+    died = any(rank.died_of == "SIGABRT" and rank.last_stage == "init" for rank in facts.live.ranks)
+    wrong = [name for name, taken in _OF_RECORDER.items() if name in seen and not taken.match(seen[name])]
+    if not matches and died and wrong:
+        return Hit({"name": wrong[0], "value": seen[wrong[0]]}, environment(seen, wrong), variant="aborted")
+    return pass_on(matches)
 
 
 # Variable → what it costs when it is set, or set to 0
