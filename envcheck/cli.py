@@ -158,12 +158,15 @@ AGAIN_SECONDS = 5.0  # a wrapper, Slurm and systemd send two signals at once, an
 
 @contextmanager
 def _leaving_once() -> Iterator[None]:
-    """A batch system's SIGTERM takes the same way out as Ctrl-C: children ended, folders removed.
+    """A batch system's SIGTERM or SIGUSR1 takes the same way out as Ctrl-C: children ended, folders removed.
 
     Who called `main` has its handlers back afterwards.
     """
     import signal
     import time
+
+    from envcheck.errors import ENDING_TOO, INTERRUPTING
+    from envcheck.host import orphans
 
     left: list[float] = []
 
@@ -176,10 +179,12 @@ def _leaving_once() -> Iterator[None]:
         raise SystemExit(128 + number)
 
     before = {}
-    for number in (getattr(signal, name) for name in ("SIGTERM", "SIGHUP", "SIGINT") if hasattr(signal, name)):
-        handler = signal.getsignal(number)
-        # nohup; a program that has its own way with Ctrl-C
-        if handler is signal.SIG_IGN or (number == signal.SIGINT and handler is not signal.default_int_handler):
+    for name in (*INTERRUPTING, *ENDING_TOO):
+        number = getattr(signal, name, None)
+        handler = None if number is None else signal.getsignal(number)
+        ours = (signal.default_int_handler,) if name == "SIGINT" else (signal.SIG_DFL,) if name in ENDING_TOO else (handler,)
+        # nohup; a program that has its own way with it
+        if number is None or handler is signal.SIG_IGN or handler not in ours:
             continue
         try:
             before[number] = signal.signal(number, leave)
@@ -189,7 +194,8 @@ def _leaving_once() -> Iterator[None]:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) is leave or not orphans.own_process:  # else what stood beside a command still means its end
+                signal.signal(number, handler)
 
 
 def _bereft(error: ModuleNotFoundError) -> int:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+INTERRUPTING = ("SIGINT", "SIGTERM", "SIGHUP")
+# What else people, terminals, batch systems and limits send to end a program, which a caller may use for himself.
+ENDING_TOO = ("SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGXCPU")
+
 
 class UsageError(Exception):
     """What the user asked for cannot be done; the message is one line and ends up on stderr with exit 2."""

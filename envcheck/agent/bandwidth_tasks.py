@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 
-from . import numerics
+from . import jsonl, numerics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def largest(torch: Any, dist: Any, device: Any) -> int:
     """The largest size that every rank has room for, a quarter of what is free."""
     free = LAST.get(device.type, 64 << 20)
     if device.type == "cuda":
-        free = min(free, int(torch.cuda.mem_get_info(device)[0]) // 4)
+        told = jsonl.call(torch, "cuda.mem_get_info", device)
+        free = min(free, int(told[0]) // 4 if told else 64 << 20)
     return int(-slowest(torch, dist, device, -float(free))[0])
 
 

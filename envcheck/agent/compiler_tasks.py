@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 
-from . import jsonl, numerics, processes, rank
+from . import numerics, processes, rank, temporary
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,14 +111,8 @@ PyMODINIT_FUNC PyInit_envcheck_extension() { return PyModule_Create(&definition)
 """
 
 
-def no_programs(folder: str) -> bool:
-    """Whether its file system is mounted noexec."""
-    flags = jsonl.attempt(lambda: os.statvfs(folder).f_flag)
-    return bool((flags or 0) & getattr(os, "ST_NOEXEC", 0))
-
-
 def need_programs(folder: str) -> None:
-    if no_programs(folder):
+    if temporary.no_programs(folder):
         raise rank.Skip("nothing can be loaded from %s, where we would build it; torch builds in TORCH_EXTENSIONS_DIR" % folder)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 
 from . import jobs, launcher_runs, processes, quick_check, torch_constants
@@ -26,7 +25,6 @@ def run_all(plan: Plan, dist: Any, asked: Any, control: str) -> List[str]:
     """Run everything; returns the names of all arms in the order in which a report shows them."""
     planner = JobPlanner(plan, dist, asked, control)
     planner.plan_jobs()
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(plan.options["folder"], "inductor"))
     processes.adopt_orphans()
     preload()
     waiting = planner.jobs

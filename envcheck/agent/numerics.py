@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+from . import jsonl
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterable, List, Sequence, Tuple
@@ -232,7 +234,7 @@ def ddp(
     **options: Any,
 ) -> Dict[str, Any]:
     """Two steps of DistributedDataParallel and two that are accumulated, each with the numbers that must come. The first step has one
-    bucket for each dtype, the second one those of `bucket` bytes. Returns what DDP says of itself."""
+    bucket for each dtype, the second one those of `bucket` bytes. Returns what DDP says of itself, if it does: the steps have passed."""
     known = Known(torch, layers)
     mine = layers_of(torch, known, layers, rank, device)
     wrapped = wrap(torch, dist, mine, device, bucket, **options)
@@ -262,9 +264,9 @@ def ddp(
     check("gradients inside no_sync (this rank's own)", gradients(mine.parameters()), 3.0 * (rank + 1) * known.gradient)
     backward(4)
     check("gradients accumulated over no_sync and the step behind it", gradients(mine.parameters()), 7.0 * mean * known.gradient)
-    said = wrapped._get_ddp_logging_data() if hasattr(wrapped, "_get_ddp_logging_data") else {}
+    said = jsonl.call(wrapped, "_get_ddp_logging_data")  # raises for a variable that is not UTF-8
     KEPT.extend((*mine.parameters(), *mine.buffers()))
-    return dict(said)
+    return said if isinstance(said, dict) else {}
 
 
 def two_steps(model: Any, optimizer: Any, known: Known, mean: float, backward: Callable[[int], Any], check: Callable[..., None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 
@@ -48,6 +49,34 @@ def as_long_as(given: str, folder: str) -> str:
     place = os.path.join(folder, "x" * (min(len(os.fsencode(given)), 200) - len(os.fsencode(folder)) - 1))
     os.makedirs(place, 0o700, exist_ok=True)
     return place
+
+
+def takes_programs(path: str) -> bool:
+    """Whether a program could write to this folder and load what it has written, asked without leaving anything there: one that is not
+    there yet can be made."""
+    if not path:  # torch takes it as it is
+        return False
+    path = os.path.abspath(path)
+    while not os.path.lexists(path) and path != os.path.dirname(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path) or not os.access(path, os.W_OK | os.X_OK) or no_programs(path):
+        return False
+    try:
+        file = os.open(path, os.O_TMPFILE | os.O_WRONLY, 0o600)
+    except (AttributeError, OSError) as error:  # macOS, NFS: there are no files without a name
+        return getattr(error, "errno", None) not in (errno.ENOSPC, errno.EDQUOT)
+    try:
+        return os.write(file, bytes(4096)) > 0
+    except OSError:
+        return False
+    finally:
+        os.close(file)
+
+
+def no_programs(folder: str) -> bool:
+    """Whether its file system is mounted noexec."""
+    flags = jsonl.attempt(lambda: os.statvfs(folder).f_flag)
+    return bool((flags or 0) & getattr(os, "ST_NOEXEC", 0))
 
 
 def clean() -> None:

@@ -20,6 +20,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Optional
 
+# Variable, folder in ours, and whether torch chooses one by itself where it is not set
+CACHES = (
+    ("TORCHINDUCTOR_CACHE_DIR", "inductor", True), ("TRITON_CACHE_DIR", "triton", True), ("TORCH_COMPILE_DEBUG_DIR", "debug", True),
+    ("TORCH_TRACE", "trace", False), ("TORCH_DTRACE", "trace", False),
+)  # fmt: skip
+
 
 def main(options: Dict[str, Any], writer: jsonl.Writer) -> None:
     prepare(options)
@@ -81,9 +87,12 @@ def prepare(options: Dict[str, Any]) -> None:
 
 
 def keep_caches(options: Dict[str, Any]) -> None:
-    """torch._dynamo makes its cache folder when it is imported, and some settings import it with torch; unless the user has chosen one,
-    it goes where we clean up."""
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(options["folder"], "inductor"))
+    """What torch leaves goes where we clean up, the user's own choice too. (torch._dynamo makes its cache folder when it is imported, and
+    some settings import it with torch.) One that takes no file stays: what fails in training has to fail here."""
+    for name, below, always in CACHES:
+        given = os.environ.get(name)
+        if always if given is None else temporary.takes_programs(given):
+            os.environ[name] = os.path.join(options["folder"], below)
 
 
 def live_check(

@@ -131,6 +131,8 @@ def ddp_bucket_view(c: TaskContext) -> None:
 
 def several(c: TaskContext, layers: Any, **options: Any) -> None:
     said = numerics.ddp(c.torch, c.dist, c.rank, c.world, c.device, c.backend, layers, **options)
+    if not said:
+        raise rank.Skip("DDP of this torch does not say how many buckets it made")
     buckets = str(said.get("rebuilt_bucket_sizes") or "").split(",")
     if len(buckets) < len(layers):
         raise rank.Skip("DDP of this torch says that it made %d buckets, where %d were wanted" % (len(buckets), len(layers)))

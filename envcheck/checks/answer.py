@@ -73,6 +73,19 @@ def no_gpu(facts: Facts) -> bool:
     return {"driver", "gpus"} <= facts.absent and not (nvidia_on_bus(facts.system) or facts.system.wsl or facts.system.jetson)
 
 
+def without_nccl(facts: Facts) -> bool:
+    """Neither NCCL nor RCCL runs here, whatever its variables say: no GPU is in the machine, or none is seen and torch holds neither."""
+    if no_gpu(facts) and "rocm" in facts.absent:
+        return True
+    seen = facts.gpus.devices or nvidia_on_bus(facts.system) or facts.rocm.names
+    return not seen and (facts.torch.cpu_build is True or facts.backends.nccl is False)
+
+
+def without_cuda(facts: Facts) -> bool:
+    """Nothing is there that CUDA_VISIBLE_DEVICES could hide, or torch could not use it anyway."""
+    return (bool(facts.absent & {"gpus", "driver"}) and not nvidia_on_bus(facts.system)) or wants_cuda(facts.torch) is False
+
+
 def counted(gpus: GpusFacts) -> tuple[Gpu, ...]:
     """The GPUs that nvidia-smi or NVML gave an answer about. A name in a report, or typed by a person, is no answer of the driver."""
     return tuple(gpu for gpu in gpus.devices if gpus.source != "report" or gpu.uuid or gpu.bus_id or gpu.memory_bytes)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+from envcheck.checks.answer import without_nccl
 from envcheck.checks.gpu import size as in_units
 from envcheck.checks.hardware import discrete_amd, nccl_proved, node_count, number, nvidia
 from envcheck.checks.ladder import BAD, SOCKET, Bisection, bisect_transports
 from envcheck.checks.own_command import mpi_networks, tried_with
+from envcheck.checks.passed_on import pass_on
 from envcheck.checks.queue_pair import queue_pair_refused
 from envcheck.checks.text import agreed, doubt, environment, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.intents import SetEnv
@@ -31,7 +33,7 @@ def _suggested(interfaces: tuple[Interface, ...]) -> str | None:
     return real[0] if len(real) == 1 else None
 
 
-@check(needs="network", reads="network launcher live symptoms")
+@check(needs="network", reads="system gpus rocm torch backends network launcher live symptoms")
 def nccl_interface(facts: Facts, told: Matches) -> Answer:
     # "family": the address was never set. Either NCCL_SOCKET_IFNAME names no interface (NCCL 2.27), or the peer is another NCCL.
     family, matches = of_variant(told, "family"), tuple(match for match in told if match.variant != "family")
@@ -42,7 +44,8 @@ def nccl_interface(facts: Facts, told: Matches) -> Answer:
         hosts = of_variant(told, variant)
         return Hit({"names": value(hosts, "names"), "other": value(hosts, "other")}, quoted(hosts), variant=variant)
     spec = facts.network.variables.get("NCCL_SOCKET_IFNAME") or value(told, "interface")
-    if not nccl_proved(facts.live) and (selected := _selected_interface(facts, spec, matches)):
+    unused = not matches and without_nccl(facts)
+    if not unused and not nccl_proved(facts.live) and (selected := _selected_interface(facts, spec, matches)):
         return selected
     if found := _passed_without(facts.live, "interface"):
         values = {"interface": found[0].removeprefix(SOCKET), "spec": spec or "not set"}
@@ -90,6 +93,8 @@ def gloo_interface(facts: Facts, matches: Matches) -> Answer:
     if facts.live.status in BAD and (loopback := _no_loopback(network, matches)):
         return loopback
     fixes = (fix,) if better else ()
+    if long := of_variant(matches, "long"):
+        return Hit({"host": network.hostname or "not stated"}, quoted(long), fixes, "long")
     if matches and (transport := network.variables.get("GLOO_DEVICE_TRANSPORT")):
         return Hit(values | {"transport": transport}, quoted(matches), variant="transport")
     if matches:
@@ -116,11 +121,13 @@ def _gloo_proved(live: LiveFacts) -> bool:
     return any(arm.backend == "gloo" and "loopback" not in arm.name and arm.status is LiveStatus.PASS for arm in live.arms)
 
 
-@check(needs="network", reads="network limits container symptoms live")
+@check(needs="network", reads="system gpus rocm torch backends network limits container symptoms live")
 def nccl_infiniband(facts: Facts, matches: Matches) -> Answer:
     spec = facts.network.variables.get("NCCL_IB_HCA", "")
     devices = sorted({port.device for port in facts.network.infiniband})
-    if spec and devices and not spec.startswith("^") and not nccl_chosen(re.sub(r":[^,]*", "", spec), devices):  # "mlx5_0:1" names a port
+    unused = not matches and without_nccl(facts)
+    names = re.sub(r":[^,]*", "", spec)  # "mlx5_0:1" names a port
+    if spec and devices and not unused and not spec.startswith("^") and not nccl_chosen(names, devices):
         return Hit({"spec": spec, "there": devices}, quoted(matches), variant="hca")
     if matches:
         return _infiniband_said(facts, matches)
@@ -279,14 +286,34 @@ def nccl_diagnostics_failed(facts: Facts) -> Answer:
     return Unknown(f"NCCL's diagnostics could not be completed: {found.troubles[0]}") if found.troubles else None
 
 
-@check(needs="network", reads="network")
+@check(needs="network", reads="system gpus rocm torch backends network")
 def flight_recorder_unreliable(facts: Facts) -> Answer:
     seen = facts.network.variables
     on = [name for name in ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE") if seen.get(name, "0") not in ("", "0")]
     mode = next((name for name in ("TORCH_NCCL_ASYNC_ERROR_HANDLING", "NCCL_ASYNC_ERROR_HANDLING") if name in seen), None)
-    if not on or mode is None or seen[mode] not in ("0", "1", "2"):
+    if not on or mode is None or seen[mode] not in ("0", "1", "2") or without_nccl(facts):
         return None
     return Hit({"recorder": on[0], "name": mode, "mode": seen[mode]}, environment(seen, [mode]))
+
+
+# What the recorder reads where a process group is made; anything else ends the process there without a word (tried with torch 2.13).
+_NUMBER, _SWITCH = re.compile(r" {0,9}[+-]?\d"), re.compile(r"(?:[01]|y|yes|t|true|n|no|f|false)$", re.IGNORECASE)
+_OF_RECORDER = {
+    "TORCH_FR_BUFFER_SIZE": _NUMBER,
+    "TORCH_NCCL_TRACE_BUFFER_SIZE": _NUMBER,
+    "TORCH_FR_CPP_STACK": _SWITCH,
+    "TORCH_NCCL_TRACE_CPP_STACK": _SWITCH,
+}
+
+
+@check(needs="symptoms", reads="live network symptoms")
+def variable_refused(facts: Facts, matches: Matches) -> Answer:
+    seen = facts.network.variables
+    died = any(rank.died_of == "SIGABRT" and rank.last_stage == "init" for rank in facts.live.ranks)
+    wrong = [name for name, taken in _OF_RECORDER.items() if name in seen and not taken.match(seen[name])]
+    if not matches and died and wrong:
+        return Hit({"name": wrong[0], "value": seen[wrong[0]]}, environment(seen, wrong), variant="aborted")
+    return pass_on(matches)
 
 
 # Variable → what it costs when it is set, or set to 0
@@ -304,7 +331,7 @@ _OFF_AT_ZERO = {
 }
 
 
-@check(needs="network", reads="network python gpus symptoms")
+@check(needs="network", reads="system gpus rocm torch backends network python symptoms")
 def nccl_debug_leftover(facts: Facts, blamed: Matches) -> Answer:
     network = facts.network
     if name := value(blamed, "name"):
@@ -314,7 +341,7 @@ def nccl_debug_leftover(facts: Facts, blamed: Matches) -> Answer:
     found |= {name: cost for name, cost in _OFF_AT_ZERO.items() if seen.get(name) in ("0", "LOC")}
     if seen.get("NCCL_DEBUG", "").upper() == "TRACE":
         found["NCCL_DEBUG"] = "every call is logged"
-    if not found:
+    if not found or without_nccl(facts):
         return None
     fabric = any((port.state or "").upper().endswith("ACTIVE") for port in network.infiniband)
     costly = {

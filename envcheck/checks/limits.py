@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from envcheck.checks.answer import contained
+from envcheck.checks.answer import contained, without_nccl
 from envcheck.checks.gpu import size
 from envcheck.checks.hardware import node_count
 from envcheck.checks.passed_on import pass_on
@@ -88,7 +88,7 @@ def _told_threads(facts: Facts) -> int | None:
     return int(told) if told.isdecimal() and len(told) < 7 else None
 
 
-@check(needs="limits network", reads="limits network container symptoms")
+@check(needs="limits network", reads="system gpus rocm torch backends limits network container symptoms")
 def memlock_low(facts: Facts, matches: Matches) -> Answer:
     """Locked memory is limited where RDMA has to register buffers. Without an InfiniBand or RoCE port it does not matter."""
     # a verbs call that failed without a word of memory has other causes too
@@ -99,6 +99,8 @@ def memlock_low(facts: Facts, matches: Matches) -> Answer:
     values, variant = {"soft": "only a part" if soft is None else size(soft)}, "container" if contained(facts.container) else None
     if matches:
         return Hit(values, quoted(matches), variant=variant, severity=Severity.ERROR)
+    if without_nccl(facts) and not (facts.backends.mpi or facts.backends.ucc):  # gloo uses sockets
+        return None
     active = [port for port in facts.network.infiniband if port.state is None or "ACTIVE" in port.state.upper()]
     if soft is None or soft >= RDMA_MEMLOCK or not active or facts.network.variables.get("NCCL_IB_DISABLE") == "1":
         return None

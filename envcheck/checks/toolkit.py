@@ -25,6 +25,8 @@ from envcheck.tables.versions import UNKNOWN, cuda_of_build, local, major, minor
 def cuda_home_missing(facts: Facts, matches: Matches) -> Answer:
     """torch takes CUDA_HOME and CUDA_PATH without a look whether the folder exists (torch/utils/cpp_extension.py, _find_cuda_home)."""
     name, home = _cuda_home(facts)
+    if not matches and answer.wants_cuda(facts.torch) is False:  # torch builds nothing for CUDA then, and does not ask
+        return None
     severity = None if matches else Severity.WARNING
     values: dict[str, object] = {"name": name, "home": home, "cuda": facts.torch.cuda}
     if home and (":" in home.strip(":") or home != home.strip(":")) and not re.match(r"[A-Za-z]:[\\/]", home):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, wants_cuda, works
+from envcheck.checks.answer import contained, cuda_code, fails, nvidia_on_bus, without_cuda, works
 from envcheck.checks.hardware import is_mig, number, nvidia
 from envcheck.checks.launch_sums import counted_elsewhere, ranks_beyond_gpus
 from envcheck.checks.own_command import gpus_of_slurm
@@ -50,18 +50,13 @@ def _blind(facts: Facts) -> bool:
     return found_none and facts.devices.error_code in (None, cuda_codes.NO_DEVICE, cuda_codes.INVALID_DEVICE)
 
 
-def _without_gpu(facts: Facts) -> bool:
-    """Nothing is there that the variable could hide, or torch could not use it anyway."""
-    return (bool(facts.absent & {"gpus", "driver"}) and not nvidia_on_bus(facts.system)) or wants_cuda(facts.torch) is False
-
-
 @check(needs="visibility", reads="system gpus visibility torch devices symptoms")
 def visible_devices_empty(facts: Facts, matches: Matches) -> Answer:
     gpus, visibility, devices = facts.gpus, facts.visibility, facts.devices
     if works(devices) or devices.devices:
         return None
     rocm = fails(devices) and bool(facts.torch.hip)
-    if not rocm and _without_gpu(facts):
+    if not rocm and without_cuda(facts):
         return None
     variables = {NAME: visibility.cuda_visible_devices}
     if rocm:  # HIP reads CUDA_VISIBLE_DEVICES where its own variable is not set; ROCr's own applies before either
@@ -97,7 +92,7 @@ def visible_devices_out_of_range(facts: Facts, matches: Matches) -> Answer:
     if beyond and not mig and chosen.problem in (Problem.NONE, Problem.UNKNOWN):
         return _beyond(facts, beyond)
     elsewhere = works(devices) and not _found_none(facts)  # a program that finds none runs with the value, another does not
-    if raw is None or elsewhere or _without_gpu(facts):
+    if raw is None or elsewhere or without_cuda(facts):
         return None
     if chosen.problem is Problem.OUT_OF_RANGE:
         return Hit(values, evidence, fixes, variant="container" if contained(facts.container) else None)
@@ -129,9 +124,11 @@ def _numbered_anew(raw: str | None) -> tuple[Manual, ...]:
     return (Manual(f"Within the program the GPUs {raw} have the numbers {own}: device_ids=[{own}], cuda:0 for the first."),)
 
 
-@check(needs="visibility", reads="gpus visibility")
+@check(needs="visibility", reads="system gpus visibility torch")
 def visible_devices_truncated(facts: Facts) -> Answer:
     """Reading stops at the first entry that is no GPU; those after it are lost without a word."""
+    if without_cuda(facts):
+        return None
     chosen, values, evidence, fixes = _judged(facts)
     if chosen.problem is not Problem.TRUNCATED:
         return None
@@ -144,8 +141,10 @@ def visible_devices_truncated(facts: Facts) -> Answer:
     return Hit(values, evidence, fixes)
 
 
-@check(needs="visibility", reads="gpus visibility devices")
+@check(needs="visibility", reads="system gpus visibility torch devices")
 def visible_devices_duplicate(facts: Facts) -> Answer:
+    if without_cuda(facts):
+        return None
     chosen, values, evidence, _ = _judged(facts)
     entries = [entry.strip() for entry in (facts.visibility.cuda_visible_devices or "").split(",")]
     once = SetEnv(NAME, ",".join(dict.fromkeys(entries)), "each GPU once")
@@ -162,7 +161,7 @@ def visible_devices_unreadable(facts: Facts, matches: Matches) -> Answer:
         return Hit({"value": raw or entry, "entry": entry, "number": number}, quoted(names), variant="program")
     if (word := of_variant(matches, "word")) and not works(facts.devices):
         return Hit({"value": value(word, "word")}, quoted(word), variant="word")
-    if raw is None or works(facts.devices) or _without_gpu(facts):
+    if raw is None or works(facts.devices) or without_cuda(facts):
         return None
     chosen, values, evidence, fixes = _judged(facts)
     if chosen.problem is not Problem.UNREADABLE:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from envcheck.facts.snapshot import Snapshot
     from envcheck.report.session import RuleSession
 
-SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV = 132, 134, 135, 136, 137, 139  # as exit codes
+SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGKILL, SIGSEGV, SIGXCPU = 132, 134, 135, 136, 137, 139, 152  # as exit codes
 CRASHES = (SIGILL, SIGABRT, SIGBUS, SIGFPE, SIGSEGV)
 TAIL = 1 << 18  # characters of the output in which the last error is looked for
 ROOM_SECONDS = 3.0  # for what file systems say of themselves
@@ -32,6 +32,7 @@ _HEAP = re.compile(
     r"^(?:malloc|free|realloc|corrupted|double free|munmap_chunk|invalid)[^\n]{0,20}(?:\(\)|size|corruption)[^\n]{0,120}$", re.MULTILINE
 )
 _ASSERTION = re.compile(r"^[^\n]{1,300}: Assertion [`'][^\n]{1,300} failed\.", re.MULTILINE)
+_KILLED = re.compile(r"^(?:[^\n:]{1,200}: line \d{1,7}: {1,9}\d{1,9} )?Killed(?: {2,40}[^\n]{0,400})?$", re.MULTILINE)  # a shell's word
 _FRAME = re.compile(r'\(most recent call first\):\n {2}File "([^"\n]{1,400})", line (\d{1,7}) in ([^\n]{1,100})')
 
 # Modules whose distribution has another name.
@@ -54,7 +55,7 @@ def causes(
     found: Iterator[Cause | None] = (
         look(text) for look in (_no_space, _port, lambda said: _missing_module(said, snapshot, by))
     )  # fmt: skip
-    death = _killed(kernel) if code == SIGKILL else _crashed(code, text, argv, kernel) if code in CRASHES else None
+    death = _killed(code, kernel) if code in (SIGKILL, SIGXCPU) else _crashed(code, text, argv, kernel) if code in CRASHES else None
     return tuple(one for one in (death, *found) if one is not None)
 
 
@@ -67,14 +68,43 @@ def kernel_texts(name: str, kernel: KernelWord) -> list[tuple[str, str]]:
     return texts
 
 
-def _killed(kernel: KernelWord) -> Cause | None:
+def spared_by_memory(code: int, number: int, kernel: KernelWord) -> bool:
+    """SIGKILL, and not for want of memory: the kernel counted no such kill of the command itself, or its CPU time was used up. (What
+    hands the code of another process on may have started that in a group of its own.)"""
+    return code == SIGKILL and not kernel.of_memory and bool((number and kernel.kills == 0) or _cpu_used_up(code, kernel))
+
+
+def without_word_of_kill(text: str) -> str:
+    """What a shell says of a SIGKILL that is known already."""
+    return _KILLED.sub("", text)
+
+
+def _cpu_used_up(code: int, kernel: KernelWord) -> str:
+    """In words; "" where the limit was not reached."""
+    cpu = kernel.cpu
+    if cpu is None:
+        return ""
+    limit = cpu.hard if code == SIGKILL else cpu.soft and cpu.soft - 1  # SIGXCPU comes again each second: the kernel adds one
+    if limit is None or cpu.of_all < (enough := 0.9 * limit - 0.2):  # the limit goes by ticks, which are samples
+        return ""
+    where = f"{limit} s of it (ulimit -t, RLIMIT_CPU); who set it can allow more"
+    if cpu.own >= enough:
+        return f"it used {cpu.own:.1f} s of CPU time, and the kernel ends each process here at {where}"
+    return f"what it started used {cpu.of_all:.1f} s of CPU time in all, and the kernel ends each process here at {where}"
+
+
+def _killed(code: int, kernel: KernelWord) -> Cause | None:
     lines = []
+    if used_up := _cpu_used_up(code, kernel):
+        return Cause("", (used_up,))
+    if code == SIGXCPU:
+        return Cause("", ("SIGXCPU comes at a limit of CPU time: of the process (ulimit -t), or one that a batch system keeps (s_cpu)",))
     if kernel.largest_bytes is not None and kernel.largest_bytes >= WORTH_NAMING:
         lines.append(f"the largest of its processes held {_amount(kernel.largest_bytes)} of memory")
     if kernel.kills == 0 and not kernel.killed:
         lines.append(
             "the control group counted no kill for want of memory meanwhile: unless the process ran in another group (a container, a job"
-            " step), somebody sent SIGKILL: a batch system at its limit of time or memory, systemd-oomd, a person"
+            " step), somebody sent SIGKILL: a batch system at its limit of time, CPU time or memory, systemd-oomd, a person"
         )
     return Cause("", tuple(lines)) if lines else None
 

@@ -12,7 +12,18 @@ KMSG = "/dev/kmsg"
 MOST_RECORDS, RECORD_BYTES = 4000, 8192
 
 _OOM = re.compile(r"(?:Out of memory|Memory cgroup out of memory): Kill(?:ed)? process (\d{1,9}) ")
+_CPU_LIMIT = re.compile(r"^Max cpu time {1,30}(\d{1,19}|unlimited) {1,30}(\d{1,19}|unlimited)", re.MULTILINE)
 _CRASH = re.compile(r"\[(\d{1,9})\](?::)? (?:segfault at |general protection|trap |bad frame)")
+
+
+@record
+class CpuTime:
+    """What a process had used when it ended, and what it was allowed, in seconds."""
+
+    own: float
+    of_all: float  # with those that it started and waited for, each of which has the limit by itself
+    soft: int | None = None
+    hard: int | None = None
 
 
 @record
@@ -23,6 +34,12 @@ class KernelWord:
     killed: tuple[str, ...] = ()  # lines of its log on processes killed for want of memory
     crashed: tuple[str, ...] = ()  # and on processes that crashed
     largest_bytes: int | None = None  # the most memory that one process held
+    cpu: CpuTime | None = None
+
+    @property
+    def of_memory(self) -> bool:
+        """Whether a kill for want of memory was seen."""
+        return bool(self.kills or self.killed)
 
 
 class KernelWatch:
@@ -47,6 +64,21 @@ class KernelWatch:
         ours = [row for row in crashed if row[0] == pid] or crashed
         grew = largest is not None and self._largest is not None and largest > self._largest
         return KernelWord(new, tuple(killed[:3]), tuple(line for _, line in ours[-2:]), largest if grew else None)
+
+
+def cpu_of_ended(pid: int) -> CpuTime | None:
+    """Of a child that has ended and was not waited for: Linux keeps its limits and times until then. None if it runs, or elsewhere."""
+    try:
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            return None
+        with open(f"/proc/{pid}/limits", encoding="ascii") as file:
+            limit = _CPU_LIMIT.search(file.read())
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            times = [int(one) / os.sysconf("SC_CLK_TCK") for one in file.read().rpartition(")")[2].split()[11:15]]
+    except (OSError, ValueError, AttributeError):
+        return None
+    soft, hard = (int(one) if one.isdecimal() else None for one in limit.groups()) if limit else (None, None)
+    return CpuTime(sum(times[:2]), sum(times), soft, hard)
 
 
 def _kills() -> int | None:

@@ -12,6 +12,7 @@ from envcheck.facts.quoting import quoted
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w{0,99}=")
 _DASHES = frozenset("-‐‑‒–—―−")  # what editors and web pages make of two hyphens
+_FIRST_LINE = 256  # bytes of it that Linux reads (BINPRM_BUF_SIZE)
 # Only a shell knows them.
 _OF_SHELLS = frozenset((".", "alias", "cd", "eval", "exec", "export", "for", "if", "module", "set", "source", "ulimit", "umask", "unset"))
 _COMMON = ("accelerate", "deepspeed", "jupyter", "mpiexec", "mpirun", "pytest", "python", "python3", "sbatch", "srun", "torchrun")
@@ -20,7 +21,7 @@ _COMMON = ("accelerate", "deepspeed", "jupyter", "mpiexec", "mpirun", "pytest", 
 def meant(argv: Sequence[str]) -> str:
     """ "; `env FOO=1 …` sets a variable", or "" where nothing is known."""
     name = argv[0]
-    known = _by_itself(name) or _file(name)
+    known = _by_itself(name) or _without_interpreter(shutil.which(name) or "") or _file(name)
     if known or os.sep in name:
         return known
     near = near_word(name, _COMMON)
@@ -40,6 +41,22 @@ def _by_itself(name: str) -> str:
     if first != name and shutil.which(first):
         return f"; it is one word with blanks: leave out the quotes, or write envcheck run -- sh -c {quoted(name)}"
     return ""
+
+
+def _without_interpreter(path: str) -> str:
+    """A script that cannot start: of an environment that was moved or removed, or with line ends of Windows."""
+    if not os.path.isfile(path):
+        return ""
+    try:
+        with open(path, "rb") as file:
+            mark, _, line = file.readline(_FIRST_LINE).partition(b"#!")
+    except OSError:
+        return ""
+    program = "" if mark else os.fsdecode(line.strip(b" \t\n").partition(b" ")[0].partition(b"\t")[0])
+    if not program or os.path.exists(program):
+        return ""
+    windows = ": its lines end as on Windows (dos2unix)" if program.endswith("\r") else ""
+    return f"; the first line of {path} names {program.rstrip()}, which is not there{windows}"
 
 
 def _file(name: str) -> str:

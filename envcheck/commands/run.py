@@ -196,7 +196,7 @@ def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
     if not code:
         outputs.forget()
     unseen = tuple(f"what it wrote to {('stdout', 'stderr')[number - 1]} was not seen: {why}" for number, why in outputs.unseen.items())
-    return CommandEnd(code, max(0, -status), outputs.texts, asked, lambda: watch.word(process.pid), unseen)
+    return CommandEnd(code, max(0, -status), outputs.texts, asked, lambda: replace(watch.word(process.pid), cpu=signals.cpu), unseen)
 
 
 def _waited(pid: int, signals: Signals, outputs: Outputs) -> int:
@@ -248,14 +248,16 @@ def _prctl() -> Callable[[], object]:
 def _explain(ended: CommandEnd, before: Report | None, args: argparse.Namespace, by: RuleSession) -> None:
     """What CMD's output, the kernel and this machine's facts say of the cause; on stderr, and in the file of -o."""
     from envcheck.commands.diagnose import diagnose_output
-    from envcheck.commands.endings import causes, kernel_texts
+    from envcheck.commands.endings import causes, kernel_texts, spared_by_memory, without_word_of_kill
     from envcheck.report.report import CommandRun
 
     name, death, kernel, output = args.argv[0], _death(ended.code), ended.kernel(), ended.output()
     read_back = {place or name: text.decode("utf-8", "replace") for place, text in output.items()}
     said = "\n".join(read_back.values())
-    texts = [*read_back.items(), *kernel_texts(name, kernel)]
-    if death and not ended.asked:
+    spared = spared_by_memory(ended.code, ended.number, kernel)
+    texts = [(place, without_word_of_kill(text) if spared else text) for place, text in read_back.items()]
+    texts += kernel_texts(name, kernel)
+    if death and not ended.asked and not spared:
         texts.append(("exit code", f"{name} exited with code {ended.code} ({signal.strsignal(ended.code - 128)})"))
     report, read = diagnose_output(texts, before.snapshot if before else None, by, tool=args.tool, index_base=args.index_base)
     found = () if ended.asked else causes(ended.code, said, args.argv, kernel, before.snapshot if before else None, by)

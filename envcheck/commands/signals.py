@@ -18,6 +18,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from envcheck.commands.beside import ONE_SECONDS, PATIENCE_SECONDS, Waker, Witness, reaped_beside
+from envcheck.commands.kernel_word import CpuTime, cpu_of_ended
 from envcheck.host import orphans
 
 # What is about a process itself, or cannot be caught. SIGTTIN and SIGTTOU stop the whole group at once: the default is right.
@@ -54,6 +55,7 @@ class Signals:
         self._stopped = 0  # the signal that stopped the command, and when
         self._stopped_at = self._continued_by_us = 0.0
         self._told_to_stop = False
+        self.cpu: CpuTime | None = None  # of the command, when it has ended
 
     def as_they_were(self) -> None:
         """In the command's process, before it becomes the command."""
@@ -147,6 +149,7 @@ class Signals:
     def _look(self, pid: int, drain: Callable[[], None]) -> int | None:
         for one in reaped_beside(pid) if orphans.own_process else ():
             self._witness.reaped(one)
+        self.cpu = cpu_of_ended(pid)
         while True:
             found, status = os.waitpid(pid, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             if not found:

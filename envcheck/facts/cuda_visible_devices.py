@@ -87,23 +87,23 @@ def read_visible(value: str | None, gpus: Sequence[Gpu], order: str | None = Non
     if entries[0].startswith("MIG-"):
         return _read_mig(entries, gpus)
     by_uuid = entries[0].startswith("GPU-")
-    chosen: list[int] = []
+    chosen: dict[int, None] = {}  # in their order
     for position, entry in enumerate(entries):
         found = _uuid(entry, gpus) if by_uuid else _ordinal(entry, gpus)
         if isinstance(found, _Stop):
             if not by_uuid and entry.startswith(("GPU-", "MIG-")):
                 found = _Stop.UNKNOWN  # numbers mixed with names: not measured, not documented
-            return _stopped(entries, position, found, chosen, by_uuid, gpus, order)
+            return _stopped(entries, position, found, tuple(chosen), by_uuid, gpus, order)
         if found in chosen:
             return Selection((), 0, Problem.DUPLICATE, entry, position, tuple(entries[position:]))
-        chosen.append(found)
+        chosen[found] = None
     if not gpus:
         return Selection(None, None, Problem.UNKNOWN)
-    return Selection(_indices(chosen, by_uuid, gpus, order), len(chosen))
+    return Selection(_indices(tuple(chosen), by_uuid, gpus, order), len(chosen))
 
 
 def _stopped(
-    entries: list[str], position: int, why: _Stop, chosen: list[int], by_uuid: bool, gpus: Sequence[Gpu], order: str | None
+    entries: list[str], position: int, why: _Stop, chosen: Sequence[int], by_uuid: bool, gpus: Sequence[Gpu], order: str | None
 ) -> Selection:
     entry, lost = entries[position], tuple(entries[position:])
     if why is _Stop.UNKNOWN:

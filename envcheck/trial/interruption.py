@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP while something lies on the disk: the first one ends the work, none ends the cleaning up."""
+"""Ctrl-C, SIGTERM, SIGHUP and their like while something lies on the disk: the first one ends the work, none ends the cleaning up."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+from envcheck.errors import ENDING_TOO, INTERRUPTING
+from envcheck.host import orphans
 
 
 class Interruption:
@@ -25,7 +26,7 @@ class Interruption:
 
     def __enter__(self) -> Interruption:
         if threading.current_thread() is threading.main_thread():
-            for name in SIGNALS:
+            for name in (*INTERRUPTING, *(ENDING_TOO if orphans.own_process else ())):
                 number = getattr(signal, name, None)
                 if number is not None and signal.getsignal(number) not in (signal.SIG_IGN, None):  # nohup
                     self._before[number] = signal.signal(number, self._met)

@@ -142,3 +142,17 @@ def test_several_buckets_are_several(ranks: Ranks, tmp_path: Path, tasks: list[s
         assert {kind for kind, _ in step} == {"float32", "float64"}
         assert any(kind == "float32" and size > 64 << 10 for kind, size in step)
     assert sum(kind == "float32" for kind, _ in second) == several - 1
+
+
+def test_what_ddp_says_of_itself_fails_no_step(ranks: Ranks, tmp_path: Path) -> None:
+    """torch 2.13 raises UnicodeDecodeError where it shows what it kept of the environment; training does not ask."""
+    odd = {"CUDA_VISIBLE_DEVICES": "\udcff"}
+    for folder, asked in (("quick", {}), ("full", {"tasks": ["ddp-buckets"]})):
+        (tmp_path / folder).mkdir()
+        lines = ranks.run(tmp_path / folder, arm=GLOO, env=odd, **asked)
+        [arm] = [decode(Arm, line["value"]) for line in lines if line.get("section") == "arm"]
+        told = (arm.status, arm.reason)
+        if not asked:
+            assert told == (LiveStatus.PASS, ""), told
+        else:
+            assert told == (LiveStatus.SKIPPED, "DDP of this torch does not say how many buckets it made"), told

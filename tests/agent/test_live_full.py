@@ -18,7 +18,7 @@ import pytest
 from listeners import Watch, own_addresses
 from patients import HERE, NO_ISOLATION, Examined, all_gone, examine, needs_torch, processes_with
 
-from envcheck.agent import compiler_tasks, full_check, launcher_runs, rank_start
+from envcheck.agent import full_check, launcher_runs, rank_start, temporary
 from envcheck.facts.snapshot import Arm, LiveFacts, LiveStatus
 from envcheck.target.process import Budget, Target, end, start
 
@@ -336,10 +336,38 @@ def test_an_mpirun_that_dies_by_itself(
 
 
 def test_nothing_is_built_where_nothing_may_be_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not compiler_tasks.no_programs(str(tmp_path)) and not compiler_tasks.no_programs(str(tmp_path / "none"))
+    assert not temporary.no_programs(str(tmp_path)) and not temporary.no_programs(str(tmp_path / "none"))
     monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(f_flag=8), raising=False)
     monkeypatch.setattr(os, "ST_NOEXEC", 8, raising=False)
-    assert compiler_tasks.no_programs(str(tmp_path))
+    assert temporary.no_programs(str(tmp_path))
+
+
+def test_a_folder_is_asked_without_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    rows = {"": True, "new": True, "new/below": True, "file": False, "file/below": False, "link": False}
+    assert {name: temporary.takes_programs(str(tmp_path / name)) for name in rows} == rows
+    assert not temporary.takes_programs(""), "torch takes it as it is, and raises"
+    assert not temporary.takes_programs("/proc/self"), "root may write there, and it takes nothing"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "link"]
+    monkeypatch.setattr(temporary, "no_programs", lambda _folder: True)
+    assert not temporary.takes_programs(str(tmp_path))
+
+
+@pytest.mark.slow
+def test_what_is_compiled_leaves_nothing_where_the_user_compiles(tmp_path: Path) -> None:
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_TRACE", "TORCH_COMPILE_DEBUG_DIR")
+    (tmp_path / names[0]).mkdir()
+    env = {**{name: str(tmp_path / name) for name in names}, "TORCH_COMPILE_DEBUG": "1"}
+    arm = arms_of(examine(live="full", budget=BUDGET, parts=["compile"], env=env))["compile"]
+    assert arm.status is LiveStatus.PASS, arm
+    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == [names[0]]
+
+
+def test_a_cache_folder_that_takes_no_file_is_still_met(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    facts = examine(live="quick", budget=BUDGET, env={"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "file" / "below")}).facts
+    assert facts["torch"].dynamo_failure.type == "NotADirectoryError"
 
 
 @pytest.mark.parametrize("gpus", [0, 1, 2, 8])

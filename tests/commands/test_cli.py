@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import importlib
 import io
 import json
 import os
@@ -27,6 +28,7 @@ from envcheck import cli
 from envcheck.cli import main
 from envcheck.commands import COMMANDS
 from envcheck.commands.output import _write_all
+from envcheck.errors import ENDING_TOO, INTERRUPTING
 from envcheck.options import command_parser
 from envcheck.render import FORMATS
 from envcheck.render.styled import width_of
@@ -254,6 +256,8 @@ def test_timeout_is_a_ceiling(tmp_path: Path) -> None:
     [
         ([signal.SIGINT], [-signal.SIGINT]),
         ([signal.SIGTERM], [143]),
+        *(([number], [128 + number]) for name in ENDING_TOO if (number := getattr(signal, name, None))),
+        ([signal.SIGUSR1, signal.SIGTERM], [128 + signal.SIGUSR1]),  # Slurm sends one after the other
         ([signal.SIGINT, signal.SIGINT], [-signal.SIGINT]),
         ([signal.SIGTERM, signal.SIGHUP], [143, 129]),  # both may have come before Python looks, and then the smaller number is first
     ],
@@ -584,10 +588,30 @@ def test_what_the_system_refuses_is_no_bug(
 def test_who_calls_main_has_its_signal_handlers_back(capsys: pytest.CaptureFixture[str]) -> None:
     from envcheck import cli
 
-    numbers = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    numbers = [getattr(signal, name) for name in (*INTERRUPTING, *ENDING_TOO) if hasattr(signal, name)]
     before = [signal.getsignal(number) for number in numbers]
     assert cli.main(["rules"]) == 0
     assert [signal.getsignal(number) for number in numbers] == before
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows")
+def test_a_callers_own_way_with_a_signal_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint at SIGUSR1, a profiler at SIGPROF."""
+    from envcheck import cli
+    from envcheck.commands import MODULES
+
+    def own(_number: int, _frame: object) -> None:
+        pass
+
+    seen = []
+    rules = importlib.import_module(f"envcheck.commands.{MODULES['rules']}")
+    monkeypatch.setattr(rules, "execute", lambda _args: seen.extend(map(signal.getsignal, (signal.SIGUSR1, signal.SIGUSR2))) or 0)
+    before = signal.signal(signal.SIGUSR1, own)
+    try:
+        assert cli.main(["rules"]) == 0
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert seen[0] is own and callable(seen[1])
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")

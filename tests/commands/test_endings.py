@@ -15,8 +15,8 @@ from patients import HERE, SOON
 
 from envcheck.commands import endings, kernel_word
 from envcheck.commands.bases import base
-from envcheck.commands.endings import causes, kernel_texts
-from envcheck.commands.kernel_word import KernelWatch, KernelWord
+from envcheck.commands.endings import causes, kernel_texts, spared_by_memory, without_word_of_kill
+from envcheck.commands.kernel_word import CpuTime, KernelWatch, KernelWord, cpu_of_ended
 from envcheck.facts.codec import edit
 from envcheck.probes.cgroup import oom_kills
 from envcheck.report.session import rule_session
@@ -94,6 +94,9 @@ def test_a_full_disk_is_named_with_what_is_left(tmp_path: Path, monkeypatch: pyt
 def test_a_kill_with_the_words_of_the_kernel() -> None:
     assert "counted no kill" in said(137, "", KernelWord(kills=0))
     assert "counted no kill" not in said(137, "") + said(137, "", KernelWord(kills=1))
+    rows = {(9, 0): True, (9, 1): False, (9, None): False, (0, 0): False}
+    assert {(number, kills): spared_by_memory(137, number, KernelWord(kills)) for number, kills in rows} == rows
+    assert not spared_by_memory(143, 15, KernelWord(0)), "another signal says nothing of memory"
     assert "4.0 GiB of memory" in said(137, "", KernelWord(largest_bytes=4 << 30))
     line = "Memory cgroup out of memory: Killed process 7 (python)"
     assert kernel_texts("python", KernelWord(2, (line,))) == [
@@ -101,6 +104,43 @@ def test_a_kill_with_the_words_of_the_kernel() -> None:
         ("memory.events", "oom-kill event: the kernel killed 2 processes of this control group while python ran"),
     ]
     assert "in libfoo.so" in said(139, "", KernelWord(crashed=("python[7]: segfault at 0 ip 00 sp 00 error 4 in libfoo.so[1]",)))
+
+
+@pytest.mark.parametrize(
+    ("code", "cpu", "words"),
+    [
+        (137, CpuTime(2.0, 2.0, 2, 2), "it used 2.0 s of CPU time, and the kernel ends each process here at 2 s of it (ulimit -t"),
+        (137, CpuTime(0.0, 2.0, 2, 2), "what it started used 2.0 s of CPU time in all, and the kernel ends each process here at 2 s"),
+        (137, CpuTime(1.5, 1.5, 2, 2), ""),
+        (137, CpuTime(9.0, 9.0, 2, None), ""),
+        (152, CpuTime(1.0, 1.0, 2, None), "it used 1.0 s of CPU time, and the kernel ends each process here at 1 s"),
+        (152, CpuTime(0.2, 0.2, None, None), "SIGXCPU comes at a limit of CPU time"),
+        (152, None, "SIGXCPU comes at a limit of CPU time"),
+    ],
+)
+def test_a_limit_of_cpu_time_is_named(code: int, cpu: CpuTime | None, words: str) -> None:
+    kernel = KernelWord(cpu=cpu)
+    assert said(code, "", kernel).startswith(words) and bool(said(code, "", kernel)) is bool(words)
+    assert spared_by_memory(code, 0, kernel) is (code == 137 and bool(words))
+    assert not spared_by_memory(code, 0, KernelWord(1, cpu=cpu)), "the kernel says that memory was short"
+
+
+def test_a_shells_word_of_a_kill_is_left_out() -> None:
+    assert without_word_of_kill("loss 1\nKilled\nt.sh: line 3:    41 Killed                  python t.py\n") == "loss 1\n\n\n"
+    assert without_word_of_kill("Killed by a bug\nx: Killed\n") == "Killed by a bug\nx: Killed\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize(("flag", "code"), [("t", -9), ("St", -24)])
+def test_the_limit_is_read_of_a_process_that_has_ended(flag: str, code: int) -> None:
+    """The hard limit as it was set, the soft one a second later than where the signal came."""
+    with subprocess.Popen(["sh", "-c", f"ulimit -{flag} 1; exec {sys.executable} -Sc 'while 1: pass'"]) as process:
+        begin = time.monotonic()
+        while (cpu := cpu_of_ended(process.pid)) is None and time.monotonic() < begin + SOON:
+            time.sleep(0.01)
+        assert process.wait(SOON) == code
+    assert cpu and 0.7 < cpu.own == cpu.of_all < 1.5
+    assert (cpu.hard if flag == "t" else cpu.soft) == (1 if flag == "t" else 2)
 
 
 @pytest.mark.parametrize(

@@ -25,12 +25,14 @@ import pytest
 from patients import HERE
 
 from envcheck.commands import keys
+from envcheck.commands.kernel_word import KernelWatch
 from envcheck.commands.streams import Copy, Written, _not_copied
 from envcheck.report.session import rule_session
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="run's signals and terminals are tested on Linux")
 
 SECONDS = 30  # a deadline, never a wait
+KILLS_ARE_UNKNOWN = KernelWatch().word(0).kills is None  # without a control group of memory
 # Tells each signal that it gets, and each line that it is given. A signal that comes just before it waits wakes it all the same.
 PATIENT = """
 import os, select, signal
@@ -848,6 +850,25 @@ def test_a_mistyped_command_line_is_told_what_was_meant(
     assert out == "" and told.startswith("envcheck: ") and said in told
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("#!/moved/venv/bin/python -u\n", "names /moved/venv/bin/python, which is not there\n"),
+        (f"#!{sys.executable}\r\n", f"names {sys.executable}, which is not there: its lines end as on Windows (dos2unix)\n"),
+    ],
+)
+def test_a_script_whose_interpreter_is_gone_is_no_script_of_the_shell(
+    line: str, said: str, start: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Of an environment that was moved: torchrun is there, and its Python is not."""
+    (tmp_path / "torchrun").write_text(f"{line}print(1)\n")
+    (tmp_path / "torchrun").chmod(0o755)
+    for name in ("torchrun", str(tmp_path / "torchrun")):
+        code, _, told = ended(start(name, env={"PATH": str(tmp_path)}))
+        assert code == 127, told
+        assert f"the first line of {tmp_path}/torchrun {said}" in told, told
+
+
 def test_a_script_without_an_interpreter_line_runs(start: Callable[..., Any], tmp_path: Path) -> None:
     script = tmp_path / "train"
     script.write_text("echo trained $1; exit 5\n")
@@ -870,7 +891,10 @@ def test_the_first_of_its_name_on_path_runs_whatever_it_is(start: Callable[..., 
 @pytest.mark.parametrize(
     ("number", "words"),
     [
-        (signal.SIGKILL, ["exit code 137 (SIGKILL)", "host-memory-low", "possible error"]),
+        (
+            signal.SIGKILL,
+            ["exit code 137 (SIGKILL)", "host-memory-low" if KILLS_ARE_UNKNOWN else "somebody sent SIGKILL"],
+        ),
         (signal.SIGSEGV, ["exit code 139 (SIGSEGV)", "native code crashed", "python -X faulthandler"]),
     ],
 )
@@ -878,6 +902,14 @@ def test_a_death_by_signal_is_explained(start: Callable[..., Any], number: signa
     code, _, said = ended(start("sh", "-c", f"ulimit -c 0; kill -{number.value} $$"))
     assert code == -number, "and not 128 + N: a loop of bash goes on then"
     assert [word for word in words if word not in said] == []
+
+
+@pytest.mark.parametrize(("words", "code"), [("exec {}", -signal.SIGKILL), ("{}; exit $?", 137)])
+def test_a_limit_of_cpu_time_is_not_taken_for_one_of_memory(start: Callable[..., Any], words: str, code: int) -> None:
+    busy = f"{sys.executable} -Sc 'while 1: pass'"
+    ended_as, _, said = ended(start("sh", "-c", f"ulimit -t 1; {words.format(busy)}"))
+    assert ended_as == code
+    assert "ends each process here at 1 s of it (ulimit -t" in said and "host-memory-low" not in said, said
 
 
 def test_what_is_known_of_harmless_lines_is_said(start: Callable[..., Any]) -> None:

@@ -20,14 +20,16 @@ from pathlib import Path
 import pytest
 from patients import needs_torch
 
+from envcheck.errors import ENDING_TOO, INTERRUPTING
+
 ROOT = Path(__file__).parents[2]
 SEED = int(os.environ.get("ENVCHECK_SEED", "15"))
 MOMENTS = int(os.environ.get("ENVCHECK_MOMENTS", "50"))
 LONGEST = float(os.environ.get("ENVCHECK_LONGEST", "6.0"))  # seconds: a quick check on a machine that does other things
 LONGEST_FULL = float(os.environ.get("ENVCHECK_LONGEST_FULL", "60.0"))
-# What a shell says of each. SIGKILL can leave no report and its folder, but no process.
-ENDING = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-FATAL = (signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGALRM, signal.SIGXCPU, signal.SIGKILL)
+# What a shell says of each. SIGKILL and what ends Python itself can leave no report and the folder, but no process.
+ENDING = {number: 128 + number for name in (*INTERRUPTING, *ENDING_TOO) if (number := getattr(signal, name, None))}
+FATAL = (signal.SIGABRT, signal.SIGKILL)
 
 pytestmark = [
     needs_torch,
@@ -66,7 +68,7 @@ def test_a_signal_at_any_moment(number: signal.Signals, tmp_path: Path) -> None:
     at_any_moment(number, tmp_path, LONGEST)
 
 
-@pytest.mark.parametrize("number", [*ENDING, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_signal_at_any_moment_of_the_full_check(number: signal.Signals, tmp_path: Path) -> None:
     """Launchers, compilers and checkpoints are under way then. What a killed one has begun to write is in its folder, and stays."""
     at_any_moment(number, tmp_path, LONGEST_FULL, "--live", "full")
