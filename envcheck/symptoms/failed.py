@@ -16,12 +16,13 @@ from envcheck.symptoms.template import words_in
 
 # Of these nobody writes to say that all is well.
 _ENDED = re.compile(
-    r"[Ss]egmentation fault|\b[Aa]bort(?:ed)?(?= *\(|  |$)|core dumped|[Ff]loating point exception|\bBus error\b|[Ii]llegal instruction"
+    r"[Ss]egmentation fault|\b[Aa]bort(?:ed)?(?= *\(|$)|core dumped|[Ff]loating point exception|\bBus error\b|[Ii]llegal instruction"
     r"|[Bb]reakpoint trap|stack smashing|double free|free\(\): |malloc\(\): |terminate called|time limit exceeded|Assertion .{0,200}failed"
-    r"|(?:^|\s)(?:Killed|Terminated|killed|terminated)(?:$|  )|terminated by signal|exited on signal|due to signal"
+    r"|(?:^|\s)(?:Killed|Terminated|killed|terminated)$|terminated by signal|exited on signal|due to signal"
     r"|SIG(?:SEGV|ABRT|KILL|BUS|ILL|FPE)\b|^zsh: (?!no matches|suspended)|^Hangup$|^Stopped$|sending signal (?:SIG)?[A-Z]"
-    r"|\bexit(?:ed|s)?(?:[ _-]?(?:with|status|code|a|non-zero|of)\b){0,5}\"?'? ?[:=]? ?(?:-|0x0{0,8})?[1-9]"
-    r"|\bExit +[1-9]\d{0,2}  |\bExited with code [1-9]|\bbut [1-9]\d{0,5} process(?:es)? returned|\breturned (?:non-zero|[1-9]\d{0,2}$)"
+    r"|(?<![|&;{] )\bexit(?:ed|s)?(?:[ _-]?(?:with|status|code|a|non-zero|of)\b){0,5}\"?'? ?[:=]? ?(?:-|0x0{0,8})?[1-9]"
+    r"|^\[\d{1,5}\] {0,4}[+-]? {0,4}(?:\d{1,9} {1,4})?(?:Exit|[Aa]bort|[Kk]illed|[Tt]erminated)"
+    r"|\bExited with code [1-9]|\bbut [1-9]\d{0,5} process(?:es)? returned|\breturned (?:non-zero|[1-9]\d{0,2}$)"
     r"|\b(?:rc|status|exitCode|returncode)\b\"? ?[:=] ?-?[1-9]|\] Error \d|^\S{1,80}: error: |^ERROR: |\bERR! |^E: |^fatal: "
     r"|\bTraceback \(most recent|\bKeyboardInterrupt$|\bSystemExit: [^0\n]|\bpanicked at\b|^panic: |ASSERT FAILED|Check failed: "
     r"|CrashLoopBackOff|ImagePullBackOff|ErrImagePull|OOMKilled|\bEvicted\b|Back-off restarting|oom-kill|create failed|\d/\d +Error +\d"

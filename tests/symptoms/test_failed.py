@@ -90,6 +90,7 @@ error_rate: 0.1
 MeanSquaredError: 0.11
 no errors found
 {"level":"info","msg":"checkpoint of a failed run was found"}
+cd /data || exit 1
 + set -e; exec python train.py --exit-after 3
 """.splitlines()
 
