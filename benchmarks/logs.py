@@ -14,8 +14,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from envcheck.read.clean import words_in
 from envcheck.symptoms.scan import SymptomTable
-from envcheck.symptoms.template import words_in
 from envcheck.tables.folders import rules_folder
 
 MB = 1_000_000

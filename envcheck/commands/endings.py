@@ -71,7 +71,9 @@ def kernel_texts(name: str, kernel: KernelWord) -> list[tuple[str, str]]:
 def spared_by_memory(code: int, number: int, kernel: KernelWord) -> bool:
     """SIGKILL, and not for want of memory: the kernel counted no such kill of the command itself, or its CPU time was used up. (What
     hands the code of another process on may have started that in a group of its own.)"""
-    return code == SIGKILL and not kernel.of_memory and bool((number and kernel.kills == 0) or _cpu_used_up(code, kernel))
+    used_up, by_itself = _cpu_used_up(code, kernel)
+    spared = (number and kernel.kills == 0) or by_itself or (used_up and not number)
+    return code == SIGKILL and not kernel.of_memory and bool(spared)
 
 
 def without_word_of_kill(text: str) -> str:
@@ -79,24 +81,26 @@ def without_word_of_kill(text: str) -> str:
     return _KILLED.sub("", text)
 
 
-def _cpu_used_up(code: int, kernel: KernelWord) -> str:
-    """In words; "" where the limit was not reached."""
+def _cpu_used_up(code: int, kernel: KernelWord) -> tuple[str, bool]:
+    """In words, "" where the limit was not reached; whether the process reached it by itself. Each of those that it started has a limit
+    of its own, and how their sum was shared is not told."""
     cpu = kernel.cpu
     if cpu is None:
-        return ""
+        return "", False
     limit = cpu.hard if code == SIGKILL else cpu.soft and cpu.soft - 1  # SIGXCPU comes again each second: the kernel adds one
     if limit is None or cpu.of_all < (enough := 0.9 * limit - 0.2):  # the limit goes by ticks, which are samples
-        return ""
+        return "", False
     where = f"{limit} s of it (ulimit -t, RLIMIT_CPU); who set it can allow more"
     if cpu.own >= enough:
-        return f"it used {cpu.own:.1f} s of CPU time, and the kernel ends each process here at {where}"
-    return f"what it started used {cpu.of_all:.1f} s of CPU time in all, and the kernel ends each process here at {where}"
+        return f"it used {cpu.own:.1f} s of CPU time, and the kernel ends each process here at {where}", True
+    return f"what it started used {cpu.of_all:.1f} s of CPU time in all: one of these may have been ended at its limit, {where}", False
 
 
 def _killed(code: int, kernel: KernelWord) -> Cause | None:
-    lines = []
-    if used_up := _cpu_used_up(code, kernel):
-        return Cause("", (used_up,))
+    used_up, by_itself = _cpu_used_up(code, kernel)
+    lines = [used_up] if used_up else []
+    if by_itself:
+        return Cause("", tuple(lines))
     if code == SIGXCPU:
         return Cause("", ("SIGXCPU comes at a limit of CPU time: of the process (ulimit -t), or one that a batch system keeps (s_cpu)",))
     if kernel.largest_bytes is not None and kernel.largest_bytes >= WORTH_NAMING:

@@ -155,3 +155,11 @@ def pieces(file: BinaryIO, head: bytes = b"", size: int = PIECE_BYTES, before: C
             number += text.count("\n")
         if not more:
             return
+
+
+_SPACES = bytes.maketrans(bytes(range(256)), bytes(one + 32 if 65 <= one <= 90 else one if 97 <= one <= 122 else 32 for one in range(256)))
+
+
+def words_in(text: str) -> list[str]:
+    """The words of a text, in small letters."""
+    return text.encode("utf-8", "replace").translate(_SPACES).decode("ascii").split()

@@ -23,6 +23,7 @@ from collections.abc import Collection
 
 from envcheck.facts.record import field, mutable
 from envcheck.read import own_report as own
+from envcheck.read.failed import says_failure
 from envcheck.read.own_report import OwnReport, ReportedFinding
 
 MOST_LINES = 4000  # of one report
@@ -150,7 +151,7 @@ def _of_others(page: _Excerpt) -> list[int]:
             within = ""
         elif at not in foreign:
             within = within if within == "finding" else "finding" if _FINDING.match(line) else "layer"
-            if ready and within == "layer" and line.startswith("  ") and own.FAILED.search(line):
+            if ready and within == "layer" and line.startswith("  ") and (own.FAILED.search(line) or says_failure(line.strip())):
                 found.append(at)
         elif not (within == "finding" and lost and not own.FAILED.search(line) if ready else within == "finding" or (lost and within)):
             found.append(at)

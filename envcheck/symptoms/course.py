@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from envcheck.symptoms.failed import says_failure
+from envcheck.read.failed import says_failure
 
 # glog's level in front of c10d's words: "[W socket.cpp:558]", "[W404 00:15:21.69 ProcessGroupNCCL.cpp:4561]"; [E …] is an error
 _WARNING = re.compile(r"\[W(?:\d{3,4} [\d:.]{8,20})? ?[\w/.-]{3,60}:\d{1,5}\]")
@@ -87,7 +87,7 @@ def said_to_work(text: str) -> bool:
 
 # What a program says of its end, and a person of a trouble that is over
 _ENDED_WELL = re.compile(
-    r"\b(?:training|train|run|job|fit|trainer|worker group)\b[^\n]{0,30}\b(?:finished|completed?|done|ended|succeeded)\b"
+    r"\b(?:training|train|run|job|fit|trainer|worker group)\b[^\n]{0,30}\b(?:finished|completed?|done|succeeded)\b(?!:? \d)"
     r"|\bfinished successfully\b|= \d{1,6} passed\b(?![^\n]{0,80}\b(?:failed|error))|\bchecks passed\b",
     re.IGNORECASE,
 )

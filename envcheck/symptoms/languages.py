@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from envcheck.facts.record import record
+from envcheck.read.clean import words_in
 from envcheck.symptoms.normalize import one_quote
-from envcheck.symptoms.template import words_in
 from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import load_toml
 

@@ -17,11 +17,12 @@ from envcheck.facts.printable import begin_of
 from envcheck.facts.record import field, mutable, record, replace
 from envcheck.facts.secrets import MASK, mask_secrets
 from envcheck.facts.snapshot import TextEvidence
-from envcheck.symptoms.failed import says_failure
+from envcheck.read.clean import words_in
+from envcheck.read.failed import says_failure
 from envcheck.symptoms.languages import Languages
 from envcheck.symptoms.normalize import bare, denied, hearsay, one_quote, rewrapped
 from envcheck.symptoms.retyped import LIMIT, retyped
-from envcheck.symptoms.template import Anchor, Part, Word, anchors, condition_anchor, expression, parts_of, weight, words_in
+from envcheck.symptoms.template import Anchor, Part, Word, anchors, condition_anchor, expression, parts_of, weight
 from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import JSON, load_toml
 

@@ -264,14 +264,6 @@ def condition_anchor(text: str) -> Anchor:
     return Anchor(text, words_of((Hole("", "any"), text, Hole("", "any"))))
 
 
-_SPACES = bytes.maketrans(bytes(range(256)), bytes(one + 32 if 65 <= one <= 90 else one if 97 <= one <= 122 else 32 for one in range(256)))
-
-
-def words_in(text: str) -> list[str]:
-    """The words of a text, in small letters."""
-    return text.encode("utf-8", "replace").translate(_SPACES).decode("ascii").split()
-
-
 def sample_of(parts: tuple[Part, ...]) -> str:
     """The message with something in each hole."""
     return "".join(part if isinstance(part, str) else part.sample for part in parts)

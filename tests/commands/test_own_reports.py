@@ -216,6 +216,7 @@ PLANTED = (
     KERNEL,
     f"  {KERNEL}",
     f"<pre>{KERNEL}</pre>",
+    "  exit status 139",
     "[ 100.1] NVRM: Xid (PCI:0000:07:00): 79, pid=7, GPU has fallen off the bus.",
     "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory",
 )

@@ -16,10 +16,11 @@ from envcheck.checks import all_checks
 from envcheck.collect import settle
 from envcheck.facts.printable import begin_of
 from envcheck.facts.snapshot import Arm, DevicesFacts, LiveFacts, LiveStatus, RankFacts, Snapshot, SymptomsFacts
+from envcheck.read.clean import words_in
 from envcheck.read.found import LINE_LIMIT, kept
 from envcheck.report.session import rule_session
 from envcheck.symptoms.scan import CHUNK, WINDOW_AFTER, WINDOW_BEFORE, Message, Scanner, SymptomTable, _parts, condense, with_anchors
-from envcheck.symptoms.template import SAMPLES, TYPES, Hole, anchors, expression, parts_of, sample_of, words_in
+from envcheck.symptoms.template import SAMPLES, TYPES, Hole, anchors, expression, parts_of, sample_of
 from envcheck.tables.folders import rules_folder
 from envcheck.tables.toml import as_json, load_toml
 

@@ -8,7 +8,7 @@ import pytest
 from own_reports import BY
 
 from envcheck.commands import diagnose
-from envcheck.symptoms.failed import says_failure
+from envcheck.read.failed import says_failure
 
 FAILED = """\
 Killed
@@ -75,6 +75,21 @@ Getötet
 已放弃 (核心已转储)
 Ошибка сегментирования
 Violación de segmento
+exited with signal 11
+Return code: 1
+Task exited with non-zero status
+123.batch|batch|OUT_OF_MEMORY|0:125
+123|train|NODE_FAIL|1:0
+123  gpu  train  FAILED  1:0
+Reason: DeadlineExceeded
+walltime 3600 exceeded limit 3600
+The job was preempted.
+NaN detected in gradients, stopping
+Training did not finish.
+Worker exited unexpectedly
+No module named train
+Could not find checkpoint at /data/last.pt
+Processus arrêté
 """.splitlines()
 HEALTHY = """\
 epoch 1: loss 2.34, lr 1e-4, 1234 tokens/s
@@ -89,6 +104,12 @@ I1130 10:00:00 main.cc:3] last run failed, starting over
 error_rate: 0.1
 MeanSquaredError: 0.11
 no errors found
+{"status": 200, "loss": 0.3}
+status=1 epoch=2
+rc=10.2
+Early exit 3 of 12 layers
++ trap 'exit 1' ERR
+failed batches skipped 0
 {"level":"info","msg":"checkpoint of a failed run was found"}
 cd /data || exit 1
 + set -e; exec python train.py --exit-after 3
@@ -125,7 +146,7 @@ def test_no_harmless_line_makes_a_failed_run_a_healthy_one(before: str, end: str
 
 
 @pytest.mark.parametrize(
-    "line", ["exit now 2026", "INFO failed to", "0 aError", "全部正常运行训练继续", "Assertion ", "status=0 rc=0 exit of a", "e"]
+    "line", ["exit now 2026", "INFO failed to", "0 errors", "全部正常运行训练继续", "Assertion ", "status=0 rc=0 exit of a", "e"]
 )
 def test_its_search_is_linear_and_short(line: str) -> None:
     def seconds(times: int) -> float:
@@ -154,6 +175,9 @@ INIT = (
         ("That was yesterday. The job ran without problems, the message came from the update and is gone.\n", 3),
         ("", 1),
         ("The training is not done.\n", 1),
+        ("Job 12 ended, State=TIMEOUT\n", 1),
+        ("Training finished\n123|train|NODE_FAIL|1:0\n", 1),
+        ("Training completed 3 of 100 epochs\n", 1),
         ("Training finished successfully.\nRuntimeError: No CUDA GPUs are available\n", 1),
         ("The data download job is done, but training is slow. Why?\n", 1),
     ],
