@@ -19,27 +19,31 @@ _ENDED = re.compile(
     r"[Ss]egmentation fault|[Ss]egfault|Kernel panic|\bAlarm clock\b|User defined signal|Stack overflow"
     r"|\b[Aa]bort(?:ed)?(?= *\(|$)|core dumped|[Ff]loating point exception|\bBus error\b|[Ii]llegal instruction"
     r"|[Bb]reakpoint trap|stack smashing|double free|free\(\): |malloc\(\): |terminate called|time limit exceeded|Assertion .{0,200}failed"
-    r"|(?:^|\s)(?:Killed|Terminated|killed|terminated)$|terminated by signal|exited on signal|due to signal"
+    r"|(?:^|[\s\]])(?:Killed|Terminated|killed|terminated)$|\d Killed \S|\bKilled by\b|code=killed|core dump|Exited \([1-9]"
+    r"|terminated by signal|exited on signal|due to signal"
     r"|SIG(?:SEGV|ABRT|KILL|BUS|ILL|FPE)\b|^zsh: (?!no matches|suspended)|^Hangup$|^Stopped$|sending signal (?:SIG)?[A-Z]"
     r"|\b[Ee]xit(?:ed|s)?(?:[ _-]?(?:with|status|code|a|non-zero|of|signal)\b){1,5}\"?'? ?[:=]? ?(?:-|0x0{0,8})?[1-9]"
     r"|(?<![|&;{] )\b[Ee]xit(?:ed)?\W{1,3}[1-9]\d{0,2}$|\bwith non-zero\b|\b[Rr]eturn code\W{1,3}[1-9]"
-    r"|^\[\d{1,5}\] {0,4}[+-]? {0,4}(?:\d{1,9} {1,4})?(?:Exit|[Aa]bort|[Kk]illed|[Tt]erminated)"
+    r"|^\[\d{1,5}\] {0,4}[+-]? {0,4}(?:\d{1,9} {1,4})?(?:[Ee]xit|[Aa]bort|[Kk]illed|[Tt]erminated)"
     r"|\bExited with code [1-9]|\bbut [1-9]\d{0,5} process(?:es)? returned|\breturned (?:non-zero|[1-9]\d{0,2}$)"
-    r"|\b(?:rc|exitCode|returncode)\b\"? ?[:=] ?-?[1-9]\d{0,9}(?![\w.])|\] Error \d|^\S{1,80}: error: |^ERROR: |\bERR! |^E: |^fatal: "
+    r"|\b(?:rc|exitCode|returncode)\b\"? ?[:=] ?-?[1-9]\d{0,9}(?![\w.])|\] Error \d|^\S{1,80}: error: "
+    r"|(?:^|[\]\d,] |- )(?:ERROR|FATAL|CRITICAL)\b(?!\W{0,3}0)|^(?:[\w.]{1,80})?(?:[Ee]rror|Exception): \D|\bERR! |^E: |^fatal: "
     r"|\bTraceback \(most recent|\bKeyboardInterrupt$|\bSystemExit: [^0\n]|\bpanicked at\b|^panic: |ASSERT FAILED|Check failed: "
-    r"|\b(?:TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|BOOT_FAIL|PREEMPTED)\b|\b[Dd]eadline ?[Ee]xceeded|\bexceeded limit\b|\bspecified deadline\b"
+    r"|\b(?:TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|BOOT_FAIL|PREEMPTED)\b(?!=)|\b[Dd]eadline ?[Ee]xceeded|\bexceeded limit\b"
+    r"|\bspecified deadline\b"
     r"|\b(?:hit|reached) the (?:wall ?time|time limit)|\bwas preempted\b|\bhas been removed\b|Unauthorized|access denied|\(NotFound\)"
     r"|\bunexpectedly\b|\b(?:NaN|nan) detected\b|\bloss\W{1,3}nan\b"
     r"|\b(?:did|has|could|can) ?not (?:finish|complete|start|continue)|CMake Error"
     r"|No module named|[Cc]annot open|\bTerminated by\b|\bStopIteration\b|^Process \w{1,40}-\d{1,6}:$|\^C$|\bExiting\.$|Error response"
     r"|CrashLoopBackOff|ImagePullBackOff|ErrImagePull|OOMKilled|\bEvicted\b|Back-off restarting|oom-kill|create failed|\d/\d +Error +\d"
     r"|low on resource|\d Insufficient \S|\bstep aborted\b|\bjob killed\b|\bCANCELLED AT\b|An error occurred in MPI_|\bBUG: "
-    r"|command not found$|: not found$|can't open file|(?:^|: )(?:No such file or directory|Permission denied|No space left on device)$"
-    r"|\bquota exceeded$|\b(?:memory|limit) exceeded$|No route to host|closed by remote host|Could not resolve host|Broken pipe$"
+    r"|command not found$|: not found$|can't open file|(?:^|: )(?:No such file or directory|Permission denied)$"
+    r"|\bquota exceeded$|\b(?:memory|limit) exceeded$|No route to host|No space left on device|temporarily unavailable|\btiming out\b"
+    r"|externally[ -]managed|closed by remote host|Could not resolve host|Broken pipe$"
     r"|\b[Uu]nhandled exception|No solution found|subprocess-exited-with-error|^No devices were found|(?:fell|fallen) off the bus"
     r"|Speicherabzug|Speicherzugriffsfehler|\bAbgebrochen\b|[Ee]rreur de segmentation|\bAbandon \(|\bAbortado\b|\(killed\)"
     r"|Processo terminato"
-    r"|\bBeendet$|Processus arr|Falla de segmentaci"
+    r"|\bBeendet$|Instruction non permise|Maschinenbefehl|Processus arr|Falla de segmentaci"
 )
 _ENDED_ABROAD = re.compile(
     r"\bGetötet\b|\bTué\b|[Vv]iolación de segmento|Violação de segmento|Arrêt du processus|강제 종료"
@@ -50,7 +54,7 @@ _ENDED_ABROAD = re.compile(
 _SAID = re.compile(
     r"\b(?:failed|failure|crashed|aborted|aborting|died|hung|timed out|unhandled|diverged|not responding|unreachable)\b|\bFAILED\b|\bFAIL\b"
     r"|\bis NaN\b|\b(?:CRITICAL|FATAL|FAILURE|ERROR)\b|\blevel=(?:error|fatal)\b|\b[A-Za-z_][\w.]{0,80}(?:Error|Exception)\b"
-    r"|^[EF]\d{4} \d\d:|##\[error\]|::error|\bgiving up\b|\b[Cc]ould not find\b|\berrored\b"
+    r"|##\[error\]|::error|\bgiving up\b|\b[Cc]ould not find\b|\berrored\b"
 )
 _LEVEL = re.compile(
     r"\b(?:INFO|DEBUG|TRACE|NOTICE|WARN|WARNING|Warning)\b|\[W\d{0,4}\b|^[IW]\d{4} |\w(?:Warning): |\b(?:info|debug|warning)\b(?=[\]:\"])"
@@ -64,20 +68,21 @@ _NONE = re.compile(
 )
 # One of them stands in each line that they find, but for those with letters of other languages and for the names of exceptions.
 _WORDS = frozenset(
-        {"abandon", "abgebrochen", "abort", "abortado", "aborted", "aborting", "alarm", "arr", "assert", "assertion", "beendet",
+    {"abandon", "abgebrochen", "abort", "abortado", "aborted", "aborting", "alarm", "arr", "assert", "assertion", "beendet",
     "boot", "breakpoint", "broken", "bug", "bus", "cancelled", "cannot", "closed", "cmake", "command", "corrupted", "could",
     "crashed", "crashloopbackoff", "create", "critical", "deadline", "deadlineexceeded", "denied", "died", "diverged", "double",
-    "dumped", "err", "erreur", "errimagepull", "error", "errored", "evicted", "exceeded", "exit", "exitcode", "exited", "exiting",
-    "exits", "fail", "failed", "failure", "falla", "fallen", "fatal", "fell", "finish", "floating", "found", "giving", "hangup",
-    "hung", "illegal", "imagepullbackoff", "insufficient", "invalid", "keyboardinterrupt", "killed", "left", "malloc", "module",
-    "mpi", "nan", "notfound", "oom", "oomkilled", "open", "out", "overflow", "panic", "panicked", "permission", "preempted",
-    "process", "processes", "processo", "rc", "removed", "resolve", "resource", "responding", "response", "restarting", "returncode",
-    "return", "returned", "route", "segfault", "segmentation", "segmento", "sending", "sigabrt", "sigbus", "sigfpe", "sigill", "sigkill",
-    "signal", "sigsegv", "smashing", "solution", "spawnprocess", "specified", "speicherabzug", "speicherzugriffsfehler", "status",
-    "stopiteration", "stopped", "such", "systemexit", "terminate", "terminated", "time", "timed", "timeout", "traceback", "unable",
-    "unauthorized", "unexpectedly", "unhandled", "unreachable", "wall", "walltime", "zsh"}
+    "dump", "dumped", "err", "erreur", "errimagepull", "error", "errored", "evicted", "exceeded", "exit", "exitcode", "exited",
+    "exiting", "exits", "externally", "fail", "failed", "failure", "falla", "fallen", "fatal", "fell", "finish", "floating", "found",
+    "giving", "hangup", "hung", "illegal", "imagepullbackoff", "insufficient", "invalid", "keyboardinterrupt", "killed", "left",
+    "malloc", "maschinenbefehl", "module", "mpi", "nan", "notfound", "oom", "oomkilled", "open", "out", "overflow", "panic",
+    "panicked", "permise", "permission", "preempted", "process", "processes", "processo", "rc", "removed", "resolve", "resource",
+    "responding", "response", "restarting", "return", "returncode", "returned", "route", "segfault", "segmentation", "segmento",
+    "sending", "sigabrt", "sigbus", "sigfpe", "sigill", "sigkill", "signal", "sigsegv", "smashing", "solution", "space",
+    "spawnprocess", "specified", "speicherabzug", "speicherzugriffsfehler", "status", "stopiteration", "stopped", "such",
+    "systemexit", "terminate", "terminated", "time", "timed", "timeout", "timing", "traceback", "unable", "unauthorized",
+    "unavailable", "unexpectedly", "unhandled", "unreachable", "wall", "walltime", "zsh"}
 )  # fmt: skip
-_NAMES = ("Error", "Exception")
+_NAMES = ("Error", "Exception", "^C")
 LINE = 600  # characters of a line that are looked at, from either end
 
 
