@@ -89,6 +89,7 @@ def test_explain_url_is_an_address_of_the_site(built: Path) -> None:
         assert (built / address(rule, by).removeprefix(SITE) / "index.html").is_file()
 
 
+@pytest.mark.slow
 def test_each_rule_has_its_page() -> None:
     pages = site_hooks.rule_pages()
     assert set(pages) == {"index", *RULES}

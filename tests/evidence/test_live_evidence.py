@@ -410,6 +410,7 @@ def test_insights_reach_the_finding(tmp_path: Path) -> None:
 
 @needs_torch
 @pytest.mark.torch
+@pytest.mark.slow
 def test_the_command_keeps_it(tmp_path: Path) -> None:
     """A rank that stays away from the collective, from the command line to the archive."""
     import subprocess
