@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from envcheck.commands.configuration import rule_session, told_of
 from envcheck.commands.output import put
 from envcheck.commands.rendering import write
-from envcheck.errors import UsageError
+from envcheck.errors import MachineFault, UsageError
 from envcheck.facts.dead_mount import answers
 from envcheck.facts.printable import visible
+from envcheck.host.memory import too_little
 from envcheck.host.orphans import statuses_kept
 from envcheck.host.ownership import planted
 from envcheck.host.plain_files import make_folders
@@ -108,6 +109,8 @@ def examine(args: argparse.Namespace, by: RuleSession) -> tuple[Snapshot, dict[s
     from envcheck.target import process as target
     from envcheck.target.interpreter import choose
 
+    if too_little():
+        raise MachineFault("the address space is limited (ulimit -v, RLIMIT_AS) to less than a check needs")
     host = RealHost()
     chosen = choose(args.python, host.env, getattr(args, "python_named_in", None))
     if chosen.note:

@@ -24,6 +24,7 @@ from envcheck.commands.streams import say
 from envcheck.errors import EndedBySignal, MachineFault, UsageError
 from envcheck.facts.printable import visible
 from envcheck.facts.record import record, replace
+from envcheck.host.memory import too_little
 
 if TYPE_CHECKING:
     from envcheck.commands.endings import Cause
@@ -54,15 +55,33 @@ class CommandEnd:
 
 def execute(args: argparse.Namespace) -> int:
     """CMD's exit code; 126 or 127 if there is no such command; the check's own code if it finds an error and CMD was not started."""
-    name = args.argv[0]
     try:
         first_that_starts(args.argv, may_be_executed)
     except OSError as error:
         return _not_started(args, error, None)
-    from envcheck.commands.check import session_of
+    if too_little():
+        return _without_us(args.argv)
+    try:
+        from envcheck.commands.check import session_of
 
-    by = session_of(args)
-    report = _checked(args, by)
+        by = session_of(args)
+        report = _checked(args, by)
+    except MemoryError:
+        pass  # and with the error what its frames held is forgotten
+    else:
+        return _beside(args, by, report)
+    return _without_us(args.argv)
+
+
+def _without_us(argv: Sequence[str]) -> int:
+    """CMD may well need less memory than we do."""
+    os.write(2, b"envcheck: no memory is left for envcheck itself: the command runs without it, and nothing was checked\n")
+    return hand_over(argv)
+
+
+def _beside(args: argparse.Namespace, by: RuleSession, report: Report | None) -> int:
+    """What `execute` returns, after the check."""
+    name = args.argv[0]
     if report is not None and report.exit_code == 1:
         say(_shown(report, args))
         say(visible(f"envcheck: {name} was not started; --fail-on never starts it anyway\n"))
@@ -127,7 +146,7 @@ def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
         say(visible(f"envcheck: nothing was checked: {error}\n"))
         _save_open(args, str(error), None, None)
         return None
-    except UsageError:
+    except (UsageError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001
         said = f"the check failed: {type(error).__name__}: {error}"

@@ -918,6 +918,21 @@ def test_a_limit_of_cpu_time_is_not_taken_for_one_of_memory(start: Callable[...,
     assert named in said and "host-memory-low" not in said, said
 
 
+@pytest.mark.parametrize("kib", [33_000, 40_000, 48_000, 60_000])
+def test_without_memory_for_us_the_command_runs_without_us(kib: int) -> None:
+    """CPython waits without end for a thread that dies at its start for want of memory."""
+    words = f'ulimit -v {kib}; exec "$0" -m envcheck run --static -- sh -c "echo started; exit 7"'
+    done = subprocess.run(["sh", "-c", words, sys.executable], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (7, "started\n"), done.stderr
+    assert "no memory is left for envcheck itself" in done.stderr
+
+
+def test_a_check_without_memory_says_so() -> None:
+    words = 'ulimit -v 60000; exec "$0" -m envcheck --static'
+    done = subprocess.run(["sh", "-c", words, sys.executable], capture_output=True, text=True, timeout=60)
+    assert done.returncode in (2, 3) and ("RLIMIT_AS" in done.stderr or "no memory is left" in done.stderr), done.stderr
+
+
 def test_what_is_known_of_harmless_lines_is_said(start: Callable[..., Any]) -> None:
     code, _, said = ended(start(*python("raise SystemExit('CUDA error: device-side assert triggered')")))
     assert code == 1
