@@ -17,7 +17,7 @@ from envcheck.read.clean import words_in
 # Of these nobody writes to say that all is well.
 _ENDED = re.compile(
     r"[Ss]egmentation fault|[Ss]egfault|Kernel panic|\bAlarm clock\b|User defined signal|Stack overflow"
-    r"|\b[Aa]bort(?:ed)?(?= *\(|$)|core dumped|[Ff]loating point exception|\bBus error\b|[Ii]llegal instruction"
+    r"|\b[Aa]bort(?:ed)?(?= *\(|$)|[Ff]loating point exception|\bBus error\b|[Ii]llegal instruction"
     r"|[Bb]reakpoint trap|stack smashing|double free|free\(\): |malloc\(\): |terminate called|time limit exceeded|Assertion .{0,200}failed"
     r"|(?:^|[\s\]])(?:Killed|Terminated|killed|terminated)$|\d Killed \S|\bKilled by\b|code=killed|core dump|Exited \([1-9]"
     r"|terminated by signal|exited on signal|due to signal"
@@ -25,7 +25,7 @@ _ENDED = re.compile(
     r"|\b[Ee]xit(?:ed|s)?(?:[ _-]?(?:with|status|code|a|non-zero|of|signal)\b){1,5}\"?'? ?[:=]? ?(?:-|0x0{0,8})?[1-9]"
     r"|(?<![|&;{] )\b[Ee]xit(?:ed)?\W{1,3}[1-9]\d{0,2}$|\bwith non-zero\b|\b[Rr]eturn code\W{1,3}[1-9]"
     r"|^\[\d{1,5}\] {0,4}[+-]? {0,4}(?:\d{1,9} {1,4})?(?:[Ee]xit|[Aa]bort|[Kk]illed|[Tt]erminated)"
-    r"|\bExited with code [1-9]|\bbut [1-9]\d{0,5} process(?:es)? returned|\breturned (?:non-zero|[1-9]\d{0,2}$)"
+    r"|\bbut [1-9]\d{0,5} process(?:es)? returned|\breturned (?:non-zero|[1-9]\d{0,2}$)"
     r"|\b(?:rc|exitCode|returncode)\b\"? ?[:=] ?-?[1-9]\d{0,9}(?![\w.])|\] Error \d|^\S{1,80}: error: "
     r"|(?:^|[\]\d,] |- )(?:ERROR|FATAL|CRITICAL)\b(?!\W{0,3}0)|^(?:[\w.]{1,80})?(?:[Ee]rror|Exception): \D|\bERR! |^E: |^fatal: "
     r"|\bTraceback \(most recent|\bKeyboardInterrupt$|\bSystemExit: [^0\n]|\bpanicked at\b|^panic: |ASSERT FAILED|Check failed: "

@@ -93,9 +93,11 @@ _ENDED_WELL = re.compile(
 )
 _IS_OVER = re.compile(
     r"\b(?:fixed|solved|resolved|cured) (?:it |this |that )?(?:by|with)\b|\b(?:is|are) gone\b|\ball is (?:well|fine|good)\b"
-    r"|一切正常|训练已完成|\balles (?:ist )?(?:in Ordnung|gut)\b|\bist alles in Ordnung\b",
+    r"|一切正常|训练已完成|\balles (?:ist )?(?:in Ordnung|gut)\b",
     re.IGNORECASE,
 )
+_COUNTED_NONE = re.compile(r"\b(?:0|no|zero|without) (?:errors?|failures?|problems?|warnings?|failed)\b", re.IGNORECASE)
+_ASKS_AGAIN = re.compile(r"[?？]|\b(?:help|why|how)\b", re.IGNORECASE)
 
 
 def ended_well(text: str) -> bool:
@@ -106,9 +108,6 @@ def ended_well(text: str) -> bool:
     last, before = text[max(ends) :], text[max(max(ends) - 20, 0) : max(ends)].rpartition("\n")[2]
     return not (_BUT.search(before + last) or _BAD.search(_COUNTED_NONE.sub("", last)) or says_failure(last) or _ASKS_AGAIN.search(last))
 
-
-_COUNTED_NONE = re.compile(r"\b(?:0|no|zero|without) (?:errors?|failures?|problems?|warnings?|failed)\b", re.IGNORECASE)
-_ASKS_AGAIN = re.compile(r"[?？]|\b(?:help|why|how)\b", re.IGNORECASE)
 
 _FIELDS = 'List of valid properties to query for the switch "--query-'
 
