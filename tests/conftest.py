@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import signal
 from collections.abc import Callable
@@ -12,6 +13,9 @@ from hypothesis import settings
 from registry import NoAnswer, Registry, pip_settings
 
 from envcheck import __version__
+from envcheck.symptoms import scan
+from envcheck.tables import toml
+from envcheck.tables.folders import rules_folder
 
 # How long one example takes says more of what else the machine does than of the code.
 settings.register_profile("envcheck", deadline=None)
@@ -22,6 +26,12 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 for ignored in (signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
     if signal.getsignal(ignored) == signal.SIG_IGN:
         signal.signal(ignored, signal.SIG_DFL)
+
+# A command reads its rules once. Hundreds of them in one process read the same files, which nothing changes.
+toml.parse_toml = functools.lru_cache(512)(toml.parse_toml)
+_read_folder = scan._read_folder
+_of_ours = functools.cache(lambda: tuple(_read_folder(rules_folder())))
+scan._read_folder = lambda folder: _of_ours() if folder == rules_folder() else _read_folder(folder)
 
 GOLDEN = Path(__file__).parent / "golden"
 

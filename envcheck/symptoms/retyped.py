@@ -25,13 +25,7 @@ class TypedRow(Protocol):
     @property
     def kind(self) -> str: ...
     @property
-    def parts(self) -> tuple[Part, ...]: ...
-    @property
-    def stated(self) -> bool: ...
-    @property
-    def fallback(self) -> bool: ...
-    @property
-    def alone(self) -> bool: ...
+    def typed(self) -> Sequence[str]: ...
 
 
 AnyRow = TypeVar("AnyRow", bound=TypedRow)
@@ -44,10 +38,9 @@ def retyped(rows: Sequence[AnyRow], text: str) -> Iterator[tuple[AnyRow, int]]:
     taken: list[tuple[int, int]] = []
     found: list[tuple[AnyRow, int, int]] = []
     for row in rows:
-        pieces = _pieces(row)
-        if not pieces or max(pieces, key=len) not in squeezed:
+        if not row.typed or max(row.typed, key=len) not in squeezed:
             continue
-        words = re.compile(_BETWEEN.join(map(re.escape, pieces)))
+        words = re.compile(_BETWEEN.join(map(re.escape, row.typed)))
         match = next((one for one in words.finditer(squeezed) if _whole(text, places[one.start()], places[one.end() - 1])), None)
         if match and row.kind == "symptom":
             found.append((row, *match.span()))
@@ -58,11 +51,11 @@ def retyped(rows: Sequence[AnyRow], text: str) -> Iterator[tuple[AnyRow, int]]:
             yield row, places[start]
 
 
-def _pieces(row: TypedRow) -> Sequence[str]:
+def typed_pieces(parts: Sequence[Part]) -> Sequence[str]:
     """The letters and digits of a message between its holes; none where they say too little, or where a hole says more."""
-    if row.stated or row.fallback or row.alone or any(map(_tells, row.parts)):
+    if any(map(_tells, parts)):
         return ()
-    pieces = [part for part in row.parts if isinstance(part, str)]
+    pieces = [part for part in parts if isinstance(part, str)]
     if sum(len(part.split()) for part in pieces) < WORDS:
         return ()
     squeezed = [one for part in pieces if (one := _NOISE.sub("", part.lower()))]

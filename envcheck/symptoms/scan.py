@@ -21,7 +21,7 @@ from envcheck.read.clean import words_in
 from envcheck.read.failed import says_failure
 from envcheck.symptoms.languages import Languages
 from envcheck.symptoms.normalize import bare, denied, hearsay, one_quote, rewrapped
-from envcheck.symptoms.retyped import LIMIT, retyped
+from envcheck.symptoms.retyped import LIMIT, retyped, typed_pieces
 from envcheck.symptoms.template import Anchor, Part, Word, anchors, condition_anchor, expression, parts_of, weight
 from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import JSON, load_toml
@@ -96,6 +96,11 @@ class Message:
     @property
     def rules(self) -> tuple[str, ...]:
         return tuple(one.rule for one in self.named)
+
+    @cached_property
+    def typed(self) -> Sequence[str]:
+        """What is looked for in a text that a person typed from memory."""
+        return () if self.stated or self.fallback or self.alone else typed_pieces(self.parts)
 
     @property
     def stated(self) -> bool:
