@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from envcheck.commands.configuration import rule_session
@@ -145,6 +145,7 @@ class Given:
     reports: list[tuple[str, OwnReport]] = field(default_factory=list)
     told: list[TextEvidence] = field(default_factory=list)  # what a person most probably has who tells of it without a message
     excerpt: str = ""  # the beginning and the end of all texts
+    tails: dict[str, str] = field(default_factory=dict)  # the end of each
     _scanner: Scanner | None = None
 
     @property
@@ -221,6 +222,8 @@ class Given:
         if not text.isspace() and text:
             self.filled.add(name)
             self.excerpt = _excerpt(self.excerpt, text)
+            tail = f"{self.tails.get(name, '')}\n{text}"
+            self.tails[name] = tail if len(tail) <= LAST else tail[-LAST:].partition("\n")[2]
         found = read_text(text)
         self.found += [(name, one) for one in found]
         self.kinds.setdefault(name, {}).update(
@@ -250,6 +253,13 @@ class Given:
             raise UsageError(f"--facts {name}: nested too deeply for observations") from None
         self.kinds[label] = {"observations": None}
 
+    def last_words(self) -> Iterator[str]:
+        """The last lines of texts that do not say that all goes well."""
+        from envcheck.symptoms.last_word import last_word
+
+        for name, tail in self.tails.items():
+            yield last_word(self.scanner.without_harmless(tail), self.kinds.get(name, {}))
+
     def merged(self, symptoms: Symptoms | None = None) -> Merged:
         """All that the texts say, with what the scanner found in them where that is known already."""
         from envcheck.read.gists import unless_known
@@ -260,6 +270,7 @@ class Given:
         return merge(self.found, (*said, *unless_known(self.told, (*said, *signs))), self.by.tables)
 
 
+LAST = 4096  # characters of the end of a text in which its last word is looked for
 EXCERPT = 1 << 15  # characters at either end
 
 
@@ -490,7 +501,7 @@ def _trouble(read: Read, texts: Given) -> bool:
 
     if read.symptoms.victims or texts.scanner.complains or any(one.symptom == "cuda-says-false" for one in read.symptoms.matches):
         return True  # somebody says that torch sees no GPU, whatever a report beside it says
-    if texts.told or texts.scanner.fails or stands_still(texts.excerpt):
+    if texts.told or texts.scanner.fails or stands_still(texts.excerpt) or any(texts.last_words()):
         return True
     if read.symptoms.harmless:
         return False

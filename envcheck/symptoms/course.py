@@ -96,7 +96,7 @@ _IS_OVER = re.compile(
     r"|一切正常|训练已完成|\balles (?:ist )?(?:in Ordnung|gut)\b",
     re.IGNORECASE,
 )
-_COUNTED_NONE = re.compile(r"\b(?:0|no|zero|without) (?:errors?|failures?|problems?|warnings?|failed)\b", re.IGNORECASE)
+COUNTED_NONE = re.compile(r"\b(?:0|no|zero|without) (?:errors?|failures?|problems?|warnings?|failed)\b", re.IGNORECASE)
 _ASKS_AGAIN = re.compile(r"[?？]|\b(?:help|why|how)\b", re.IGNORECASE)
 
 
@@ -106,7 +106,7 @@ def ended_well(text: str) -> bool:
     if not ends:
         return False
     last, before = text[max(ends) :], text[max(max(ends) - 20, 0) : max(ends)].rpartition("\n")[2]
-    return not (_BUT.search(before + last) or _BAD.search(_COUNTED_NONE.sub("", last)) or says_failure(last) or _ASKS_AGAIN.search(last))
+    return not (_BUT.search(before + last) or _BAD.search(COUNTED_NONE.sub("", last)) or says_failure(last) or _ASKS_AGAIN.search(last))
 
 
 _FIELDS = 'List of valid properties to query for the switch "--query-'

@@ -311,6 +311,20 @@ class Scanner:
                 self.fails = self.fails or any(says_failure(part.text[at:end]) for at, end in _beside_harmless(part))
             self.complains = self.complains or (harmless and error)
 
+    def without_harmless(self, text: str) -> Sequence[str]:
+        """The lines of a clean text of a few KB that are not known to mean no harm."""
+        other, lines = Scanner(self.table), text.split("\n")
+        harmless: set[int] = set()
+        before = 0  # lines of the parts before
+        for part in _parts("\n".join(map(bare, lines)), "", True, self.table.languages):
+            other._scan(part, False, {})
+            first = before - part.text.count("\n", 0, part.first)
+            for start, end in part.taken:
+                at = first + part.text.count("\n", 0, start)
+                harmless.update(range(at, at + max(part.text.count("\n", start, end), 1)))
+            before += part.text.count("\n", part.first, part.last)
+        return [line for at, line in enumerate(lines) if at not in harmless]
+
     def _scan(self, part: _Part, stated: bool, tries: dict[str, int]) -> None:
         holds: dict[str, bool] = {}  # many rows share a piece
         for row, piece in self.table.possible(part.words):
