@@ -61,6 +61,7 @@ def test_healthy_without_a_process_group(method: str) -> None:
     assert [arm.name for arm in live.arms] == ["one-process"] and not examined.facts["backends"].distributed
 
 
+@pytest.mark.slow
 def test_launcher_variables_do_not_reach_ranks_that_are_started_afresh(tmp_path: Path) -> None:
     """Forked ones: test_faults_ranks."""
     given = {**LAUNCHERS, **THEIR_OWN, "ENVCHECK_FAULT": "environment-told", "ENVCHECK_TOLD": str(tmp_path)}

@@ -364,6 +364,7 @@ def test_what_is_compiled_leaves_nothing_where_the_user_compiles(tmp_path: Path)
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == [names[0]]
 
 
+@pytest.mark.slow
 def test_a_cache_folder_that_takes_no_file_is_still_met(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     facts = examine(live="quick", budget=BUDGET, env={"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "file" / "below")}).facts

@@ -103,6 +103,7 @@ def test_each_rule_has_its_page() -> None:
         assert page.count("```") % 2 == 0, name
 
 
+@pytest.mark.slow
 def test_nothing_of_a_page_is_lost() -> None:
     """Every word of `envcheck explain` stands on the page, its headings apart."""
     from envcheck.commands.page import TO_DO, page
