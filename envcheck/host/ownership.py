@@ -175,7 +175,10 @@ def planted(path: str, opened: os.stat_result | None = None) -> str | None:
         return None
     ours, folder, shared = (0, os.geteuid()), os.sep, False
     found: os.stat_result | None = None
-    for name in filter(None, os.path.abspath(path).split(os.sep)):
+    whole = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)  # as the system goes it: behind a link, .. is elsewhere
+    for name in whole.split(os.sep):
+        if name in ("", os.curdir):
+            continue
         entry = os.path.join(folder, name)
         try:
             above = os.stat(folder)

@@ -236,6 +236,16 @@ def test_a_folder_of_a_group_is_one_of_others_for_root(tmp_path: Path, monkeypat
     assert (shared / "r.json").read_text() == "his"
 
 
+def test_the_way_back_from_a_link_is_the_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data" / "below").mkdir(parents=True)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "data" / "below")
+    monkeypatch.chdir(tmp_path / "here")
+    for name in ("link/../x.json", "./x.json", str(tmp_path / "here" / "link" / ".." / "y.json")):
+        put("report", name)
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")) == ["data/x.json", "data/y.json", "here/x.json"]
+
+
 @pytest.mark.skipif(not hasattr(os, "geteuid") or not os.path.isdir("/dev/shm"), reason="no memory that is a folder")
 def test_shared_memory_is_no_device(tmp_path: Path) -> None:
     link = Path("/dev/shm") / f"envcheck-test-{os.getpid()}.json"

@@ -78,6 +78,14 @@ def test_the_line_is_in_the_report_in_both_languages(tmp_path: Path) -> None:
     assert "passed" not in chinese
 
 
+def test_a_job_says_it_on_each_host(tmp_path: Path) -> None:
+    planted(tmp_path / ".local")
+    seat = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29876"}
+    done = envcheck("fleet", "--python", PYTHON, cwd=tmp_path, HOME=str(tmp_path), **seat)
+    assert f": Python's user site {tmp_path}/.local was passed over: {tmp_path}/.local/lib belongs to nobody" in done.stderr
+    assert not (tmp_path / "ran").exists()
+
+
 def test_other_programs_that_root_starts(tmp_path: Path) -> None:
     """rocm-smi is written in Python; torchfrtrace belongs to the target."""
     planted(tmp_path / ".local")
