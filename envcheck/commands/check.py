@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 import time
@@ -160,6 +161,8 @@ def _keep_evidence(folder: str, into: str, snapshot: Snapshot, executable: str) 
 
     path = os.path.join(into, f"envcheck-evidence-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.tar.gz")
     try:
+        if reason := planted(into):  # since the check began
+            raise OSError(errno.EPERM, reason)
         make_folders(into)
         keep(folder, path, snapshot, render_record(map_strings(snapshot, mask_secrets), "envcheck", __version__), executable)
     except OSError as error:

@@ -217,14 +217,16 @@ def is_a_stream_of_ours(path: str) -> bool:
 def _opened(path: str, private: bool, add: bool) -> int:
     """The file to write to. What stands there already is judged before it is emptied, since somebody may just have put it there."""
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    if not os.path.abspath(path).startswith(("/dev/", "/proc/")):  # /dev/stdout is a link, and the kernel's own
+    kernels = os.path.abspath(path).startswith(("/dev/", "/proc/")) and not os.path.abspath(path).startswith("/dev/shm/")  # noqa: S108
+    if not kernels:  # /dev/stdout is a link
         flags |= getattr(os, "O_NOFOLLOW", 0)
     flags |= os.O_APPEND if add else 0
     descriptor = _with_a_reader(path, flags, 0o600 if private else 0o666)
     try:
-        if reason := planted(path):
+        opened = os.fstat(descriptor)  # the name alone may lead elsewhere by now
+        if reason := planted(path, None if kernels else opened):
             raise OSError(errno.EPERM, reason)
-        if not add and stat.S_ISREG(os.fstat(descriptor).st_mode):
+        if not add and stat.S_ISREG(opened.st_mode):
             os.ftruncate(descriptor, 0)
     except BaseException:
         os.close(descriptor)

@@ -7,14 +7,17 @@ of the stages that follow.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from envcheck.errors import UsageError
 from envcheck.facts.codec import DecodeError, decode, encode
 from envcheck.facts.fleet import FleetLink, FleetSeat, FleetTrial, unreached, without_gloo
 from envcheck.facts.hostlist import fold, unfold
+from envcheck.facts.printable import visible
 from envcheck.facts.record import mutable, replace
 from envcheck.fleet import exchange, presence
 from envcheck.fleet.exchange import Exchanged
@@ -130,6 +133,9 @@ def facts_here(options: FleetOptions) -> Mapping[str, Any] | str:
     host = RealHost()
     try:
         chosen = choose(options.python, host.env)
+        if chosen.note:  # what the job's report has no place for
+            with suppress(OSError):
+                print(visible(f"envcheck: {host.platform().get('node')}: {chosen.note}"), file=sys.stderr)
         collected = examined(chosen, asked, Budget(options.deadline_seconds), RuleSession(), host, host, lambda: None)
     except UsageError as error:
         return str(error)

@@ -34,6 +34,7 @@ from envcheck.host.syscalls import (
     resource_limits,
     reverse,
 )
+from envcheck.host.user_site import without_user_site
 
 READ_LIMIT = 1 << 20  # bytes of a file
 FILE_LIMIT = 64 << 20  # bytes of a file that a program may write
@@ -257,6 +258,7 @@ class RealHost:
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env, self._left_out = safe_variables(os.environ if env is None else env)
+        self._started = without_user_site(self._env)  # of what is started: rocm-smi is written in Python
         self.mark: Mapping[str, str] = {}  # added to the environment of what is started
         self._running = RunningProcesses()
         # However the tool ends (Ctrl-C, a deadline that left a probe's thread behind), its children end with it.
@@ -268,7 +270,8 @@ class RealHost:
 
     def run(self, argv: Sequence[str], *, timeout: float, env: Mapping[str, str] | None = None) -> Completed:
         # Fixed messages and numbers: a translated nvidia-smi or gcc cannot be read.
-        return run_command(argv, timeout=timeout, env={**self._env, "LC_ALL": "C", **self.mark, **(env or {})}, running=self._running)
+        given = {**self._started, "LC_ALL": "C", **self.mark, **(env or {})}
+        return run_command(argv, timeout=timeout, env=given, running=self._running)
 
     def close(self) -> None:
         """Kill what probes in other threads still run: a thread cannot be interrupted, its child can."""

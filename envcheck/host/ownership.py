@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 from envcheck.facts.dead_mount import answers
-from envcheck.host.plain_files import descriptor, real_path
+from envcheck.host.plain_files import beginning, descriptor, real_path
 
 
 def foreign(path: str) -> str | None:
@@ -86,6 +86,7 @@ def foreign_folder(folder: str) -> str | None:
     return foreign(folder) or _open_above(folder) or _foreign_below(folder)
 
 
+LIMIT_BYTES = 1 << 20  # of a pyvenv.cfg
 MOST_ENTRIES = 200_000  # an environment with torch has 40,000
 
 
@@ -138,7 +139,18 @@ def foreign_environment(folder: str, python: str) -> str | None:
         return reason
     code = [os.path.dirname(python), *glob.glob(libraries[0])]  # not what lies beside them: uv's .lock is for everybody to write
     below = next((reason for path in code if (reason := _foreign_below(path))), None)
-    return foreign(python) or _open_above(python) or below or _foreign_through_pth(found)
+    return (
+        foreign(python) or _open_above(python) or below or _foreign_through_pth(found) or _foreign_home(os.path.join(folder, "pyvenv.cfg"))
+    )
+
+
+def _foreign_home(config: str) -> str | None:
+    """Of the folder beside which the standard library is looked for, whether the interpreter is a link to it or a copy."""
+    rows = [line.partition("=") for line in beginning(config, LIMIT_BYTES).splitlines()] if os.path.exists(config) else []
+    for home in (value.strip() for key, _, value in rows if key.strip().lower() == "home"):
+        if reason := foreign_or_open(home)[0]:
+            return f"{config} leads to {home}: {reason}"
+    return None
 
 
 def _foreign_through_pth(folders: list[str]) -> str | None:
@@ -154,21 +166,33 @@ def _foreign_through_pth(folders: list[str]) -> str | None:
     return None
 
 
-def planted(path: str) -> str | None:
+def planted(path: str, opened: os.stat_result | None = None) -> str | None:
     """Why nothing is to be written to `path`: a link on the way to it, or what has its place, is somebody else's and lies in a folder in
-    which anybody can put such things. A folder of theirs is another matter: who names it knows whose it is."""
+    which anybody can put such things, for root a group too. A folder of theirs is another matter: who names it knows whose it is.
+
+    `opened` is the file to write to, once it is open: where others have a hand in the way, it has to be what is still there."""
     if not hasattr(os, "geteuid"):
         return None
-    folder = os.sep
-    for name in filter(None, os.path.abspath(path).split(os.sep)):
+    ours, folder, shared = (0, os.geteuid()), os.sep, False
+    found: os.stat_result | None = None
+    whole = path if os.path.isabs(path) else os.path.join(os.getcwd(), path)  # as the system goes it: behind a link, .. is elsewhere
+    for name in whole.split(os.sep):
+        if name in ("", os.curdir):
+            continue
         entry = os.path.join(folder, name)
         try:
-            found, open_to_all = os.lstat(entry), _open_to_all(folder)
+            above = os.stat(folder)
+            who = _writers(above, folder)
+            shared = shared or who is not None or above.st_uid not in ours
+            found = os.lstat(entry)
         except OSError:
-            return None
-        if open_to_all and found.st_uid not in (0, os.geteuid()) and not stat.S_ISDIR(found.st_mode):
-            return f"{entry} belongs to {_user(found.st_uid)}, and anybody can write to {folder}"
+            found = None
+            break
+        if who and found.st_uid not in ours and not stat.S_ISDIR(found.st_mode):
+            return f"{entry} belongs to {_user(found.st_uid)}, and {'anybody' if who == 'others' else who} can write to {folder}"
         folder = entry
+    if opened and shared and not (found and os.path.samestat(found, opened)):
+        return "the file was exchanged or removed while it was opened"
     return None
 
 

@@ -34,11 +34,13 @@ def make_folders(path: str) -> None:
     for one in reversed(missing):
         try:
             os.mkdir(one)
-        except FileExistsError:  # another process was faster; or a file is there
-            if not os.path.isdir(one):
+        except FileExistsError:  # another process was faster; or a file is there, or a link that somebody has just put there
+            if os.path.islink(one) or not os.path.isdir(one):
                 raise
             continue
-        os.chmod(one, os.stat(one).st_mode | stat.S_IRWXU)
+        mode = os.lstat(one).st_mode
+        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
+            os.chmod(one, mode | stat.S_IRWXU)
 
 
 def umask_for_others() -> int:

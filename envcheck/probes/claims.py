@@ -20,19 +20,23 @@ def rank_claims(host: Host) -> tuple[str, ...]:
     """ "pid 812 (python train.py)", this process among them; () unless there are two.
 
     A claim is a tree of processes: a rank's own children inherit its variables. Trees count if they run the same program, since
-    monitors and shells inherit the variables too. `envcheck run -- CMD` counts as CMD.
+    monitors and shells inherit the variables too. `envcheck run -- CMD` counts as CMD. A launcher gives the ranks of a job one user: what
+    another one runs is none of them, whatever variables he has given it for root to read.
     """
     own = host.readlink("/proc/self")
     job = {name: host.env[name] for name in JOB if host.env.get(name)}
     if not own or len(job) < len(JOB) or job["WORLD_SIZE"].strip() == "1":
         return ()
+    mine = user_of(host, own)
     network = host.readlink("/proc/self/ns/net")  # 127.0.0.1 of another container is another place
     deadline = time.monotonic() + SCAN_SECONDS
     parents: dict[str, str] = {}
     for pid in (own, *(host.listdir("/proc") or ())):
         if not pid.isdecimal() or time.monotonic() > deadline:
             continue
-        if pid == own or (host.variables_of(pid, JOB) == job and host.readlink(f"/proc/{pid}/ns/net") == network):
+        if pid == own or (
+            host.variables_of(pid, JOB) == job and host.readlink(f"/proc/{pid}/ns/net") == network and user_of(host, pid) == mine
+        ):
             parents[pid] = parent_of(host.read(f"/proc/{pid}/stat", 4096))
     trees: dict[str, set[str]] = {}
     for pid in parents:
@@ -40,6 +44,12 @@ def rank_claims(host: Host) -> tuple[str, ...]:
     twins = [root for root, mine in trees.items() if any(mine & theirs for other, theirs in trees.items() if other != root)]
     names = {root: command_name(host.read(f"/proc/{root}/cmdline", 4096)) or "a process" for root in twins}
     return tuple(f"pid {root} ({names[root]})" for root in sorted(twins, key=int))
+
+
+def user_of(host: Host, pid: str) -> str | None:
+    """The number of the user who runs a process: "Uid:\t1000\t1000\t1000\t1000". None where nothing says it."""
+    rows = (line.split() for line in (host.read(f"/proc/{pid}/status", 4096) or "").splitlines() if line.startswith("Uid:"))
+    return next((row[1] for row in rows if len(row) > 1), None)
 
 
 def parent_of(stat: str | None) -> str:

@@ -13,7 +13,9 @@ from collections.abc import Iterator, Mapping
 
 from envcheck.errors import UsageError
 from envcheck.facts.dead_mount import answers
+from envcheck.facts.record import replace
 from envcheck.host.plain_files import beginning, real_path
+from envcheck.host.user_site import foreign_user_site
 from envcheck.target.process import Target
 
 ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
@@ -23,6 +25,21 @@ SHOWN = 6  # of the environments that might be meant
 
 def choose(python: str | None, env: Mapping[str, str], named_in: str | None = None) -> Target:
     """The interpreter under test and why; UsageError if the one asked for is not there. `named_in` is the file that says `python`."""
+    chosen = _chosen(python, env, named_in)
+    foreign = foreign_user_site(env, chosen.executable)
+    if foreign is None or not foreign.there or not _reads_user_site(chosen.executable):
+        return chosen
+    line = f"Python's user site {foreign.folder} was passed over: {foreign.reason}"
+    return replace(chosen, because=f"{chosen.because}; {line}", note="; ".join(filter(None, (chosen.note, line))))
+
+
+def _reads_user_site(python: str) -> bool:
+    """A virtual environment does only where it has the packages of its Python as well."""
+    config = _pyvenv_cfg(os.path.dirname(os.path.dirname(python)))
+    return not config or config.get("include-system-site-packages", "").lower() == "true"
+
+
+def _chosen(python: str | None, env: Mapping[str, str], named_in: str | None) -> Target:
     if python is not None:
         return Target(_executable(python, env, named_in), f"set in {named_in}" if named_in else "--python")
     if not of_tool(sys.prefix) or _torch_of_this_run():

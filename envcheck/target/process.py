@@ -20,8 +20,9 @@ from envcheck.facts.record import field, mutable, record
 from envcheck.host.access import bound, end_group, signal_name, wait
 from envcheck.host.full_folder import full_folder
 from envcheck.host.orphans import statuses_are_lost
-from envcheck.host.ownership import is_of_others
+from envcheck.host.ownership import is_of_others, safe_variables
 from envcheck.host.plain_files import descriptor_to_append, emptied_above, tail, written
+from envcheck.host.user_site import without_user_site
 
 if TYPE_CHECKING:
     from envcheck.host.activity import Activity, Watch
@@ -182,8 +183,9 @@ def start_agent(
     """`tie`: the end of a pipe that the agent inherits, through a wrapper too (`processes.die_with_the_pipe`)."""
     folder = options["folder"]
     full = {**options, "out": os.path.join(folder, LINES), "tie": [(one, os.fstat(one).st_ino) for one in tie]}
+    env = without_user_site(safe_variables(env)[0], target.executable)
     if is_of_others(os.path.dirname(target.executable) or "."):  # before the agent can say so, a .pth of theirs writes bytecode
-        env = {**env, "PYTHONDONTWRITEBYTECODE": "1"}
+        env["PYTHONDONTWRITEBYTECODE"] = "1"
     out, err = (os.path.join(folder, name) for name in ("agent.out", "agent.err"))
     with open(descriptor_to_append(out), "ab") as to_out, open(descriptor_to_append(err), "ab") as to_err:
         try:
@@ -192,7 +194,7 @@ def start_agent(
                 stdin=stdin,
                 stdout=to_out,
                 stderr=to_err,
-                env=dict(env),
+                env=env,
                 start_new_session=True,
                 pass_fds=tie,
             )

@@ -372,6 +372,25 @@ def test_root_looks_at_each_file_of_an_environment(here: Path, tmp_path: Path, m
 
 
 @as_root
+def test_the_python_that_a_copied_interpreter_belongs_to(here: Path, tmp_path: Path) -> None:
+    """`python -m venv --copies`: the standard library is looked for beside what `home` names."""
+    home = put(tmp_path / "theirs" / "bin", "", "python3").parent
+    python = put(here / ".venv" / "bin", "", "python")
+    config = put(here / ".venv", f"Home = {home}\n", "pyvenv.cfg")
+    assert foreign_environment(".venv", str(python)) is None
+    for changed, reason in ((home, "it belongs to nobody (uid 65534)"), (home.parent, f"{home.parent} belongs to nobody (uid 65534)")):
+        os.chown(changed, NOBODY, NOBODY)
+        assert foreign_environment(".venv", str(python)) == f".venv/pyvenv.cfg leads to {home}: {reason}"
+        os.chown(changed, 0, 0)
+    home.parent.chmod(0o777)
+    assert f"others can write to {home.parent}" in (foreign_environment(".venv", str(python)) or "")
+    config.write_text(f"home = {tmp_path}/open/not-there/bin\n")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o1777)
+    assert f"others can write to {tmp_path}/open" in (foreign_environment(".venv", str(python)) or "")
+
+
+@as_root
 def test_root_takes_no_interpreter_out_of_a_folder_of_everybody(tmp_path: Path) -> None:
     """Neither the one that is examined, nor by a name on the command line, nor what the examined one starts: compilers, ldconfig."""
     open_to_all = put(tmp_path / "open" / "bin", f'#!/bin/sh\ntouch {tmp_path}/taken\nexec {sys.executable} "$@"\n', "python3")

@@ -9,6 +9,7 @@ import sys
 import tarfile
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +20,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.fleet import FleetTrial
 from envcheck.fleet.kept import keep_evidence
 from envcheck.fleet.seat import Seat
+from envcheck.host.plain_files import make_folders
 from envcheck.read.wish_file import WishFile
 from envcheck.render import FORMATS
 
@@ -173,6 +175,103 @@ def test_what_somebody_has_planted_is_not_written_to(folder: Path, tmp_path: Pat
     put("x", str(shared / "mine.json"))
     put("y", str(shared / "mine.json"))
     assert (shared / "mine.json").read_text() == "y"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can plant what is somebody else's")
+@pytest.mark.parametrize("then", ["gone", "ours instead", "moved"])
+def test_a_file_that_gives_way_when_it_is_open_gets_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: str) -> None:
+    """What stands under the name afterwards, or nothing, says nothing of the file that was opened."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o1777)
+    real, name = os.open, str(shared / "x.json")
+    kept: list[int] = []
+
+    def racing(path: Any, flags: int, *rest: Any, **more: Any) -> int:
+        if str(path) != name or kept:
+            return real(path, flags, *rest, **more)
+        (shared / "x.json").write_text("theirs")  # since it was looked at
+        os.chown(name, 65534, 65534)
+        kept.append(real(name, os.O_RDONLY))
+        descriptor = real(path, flags, *rest, **more)
+        os.rename(name, shared / "away") if then == "moved" else os.unlink(name)
+        if then == "ours instead":
+            (shared / "x.json").write_text("ours")
+        return descriptor
+
+    monkeypatch.setattr(os, "open", racing)
+    with pytest.raises(UsageError, match="exchanged or removed while it was opened"):
+        put("secret", name, private=True)
+    assert os.read(kept[0], 100) == b"theirs"
+    os.close(kept[0])
+    assert then != "ours instead" or (shared / "x.json").read_text() == "ours"
+    if then != "ours instead":
+        put("report", name, private=True)
+        assert (shared / "x.json").read_text() == "report" and (shared / "x.json").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can plant what is somebody else's")
+def test_a_folder_of_a_group_is_one_of_others_for_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared, ours = tmp_path / "shared", tmp_path / "ours"
+    ours.mkdir()
+    shared.mkdir()
+    (shared / "r.json").write_text("theirs")
+    (shared / "sub").symlink_to(ours)
+    for path in shared.iterdir():
+        os.lchown(path, 65534, 65534)
+    put("first", str(shared / "r.json"))  # nobody but root can write there: root has put it there for him
+    assert (shared / "r.json").read_text() == "first"
+    os.chown(shared, 0, 4242)
+    shared.chmod(0o2775)
+    for name in ("r.json", "sub/new.json"):
+        with pytest.raises(UsageError, match=r"belongs to nobody .uid 65534., and the group gid 4242 can write to"):
+            put("x", str(shared / name))
+    put("mine", str(shared / "mine.json"))
+    assert (shared / "mine.json").read_text() == "mine" and not list(ours.iterdir())
+    os.chown(shared, 0, 0)
+    put("again", str(shared / "r.json"))
+    os.chown(shared, 0, 4242)
+    monkeypatch.setattr(os, "geteuid", lambda: 1)  # whoever works in a folder of his team has chosen it
+    put("his", str(shared / "r.json"))
+    assert (shared / "r.json").read_text() == "his"
+
+
+def test_the_way_back_from_a_link_is_the_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "data" / "below").mkdir(parents=True)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "link").symlink_to(tmp_path / "data" / "below")
+    monkeypatch.chdir(tmp_path / "here")
+    for name in ("link/../x.json", "./x.json", str(tmp_path / "here" / "link" / ".." / "y.json")):
+        put("report", name)
+    assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.json")) == ["data/x.json", "data/y.json", "here/x.json"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or not os.path.isdir("/dev/shm"), reason="no memory that is a folder")
+def test_shared_memory_is_no_device(tmp_path: Path) -> None:
+    link = Path("/dev/shm") / f"envcheck-test-{os.getpid()}.json"
+    link.symlink_to(tmp_path / "file")
+    try:
+        with pytest.raises(UsageError, match="name that file itself"):
+            put("x", str(link))
+    finally:
+        link.unlink()
+    assert not (tmp_path / "file").exists()
+    put("x", "/dev/null")
+
+
+def test_a_link_that_takes_the_place_of_a_folder_to_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    real = os.mkdir
+
+    def racing(path: str, *rest: Any) -> None:
+        if path.endswith("new"):
+            os.symlink(tmp_path / "elsewhere", path)
+        real(path, *rest)
+
+    monkeypatch.setattr(os, "mkdir", racing)
+    with pytest.raises(FileExistsError):
+        make_folders(str(tmp_path / "new" / "below"))
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can plant what is somebody else's")

@@ -15,6 +15,7 @@ from machines import linux, machine
 from envcheck.facts.snapshot import LauncherFacts, Missing, RankReading, Why
 from envcheck.host.access import RealHost
 from envcheck.probes import launcher
+from envcheck.probes.claims import rank_claims
 from envcheck.probes.listeners import command_name, parse_listeners, port_owner
 
 TORCHRUN = {
@@ -187,3 +188,35 @@ def test_a_real_listener() -> None:
 def test_parser_never_raises(text: str) -> None:
     assert isinstance(parse_listeners(text), tuple)
     assert isinstance(command_name(text), str)
+
+
+PROGRAM = "python3\0train.py\0"
+JOB = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29876"}
+
+
+@pytest.mark.parametrize(
+    ("users", "claims"),
+    [
+        ((0, 0), ("pid 10 (python3 train.py)", "pid 20 (python3 train.py)")),
+        ((1000, 1000), ("pid 10 (python3 train.py)", "pid 20 (python3 train.py)")),  # root's launcher gave the job to this user
+        ((0, 1000), ()),  # anybody can start a program of that name with these variables
+        ((1000, 0), ()),
+        ((None, None), ("pid 10 (python3 train.py)", "pid 20 (python3 train.py)")),  # no word of it
+    ],
+)
+def test_a_rank_of_another_user_is_none_of_the_jobs(users: tuple[int | None, int | None], claims: tuple[str, ...]) -> None:
+    answers: dict[str, object] = {
+        "readlink /proc/self": "10",
+        "listdir /proc": ("10", "20", "cpuinfo"),
+        "readlink /proc/self/ns/net": "net:1",
+    }
+    for pid, user in zip(("10", "20"), users, strict=True):
+        answers |= {
+            f"variables_of {pid} {' '.join(JOB)}": JOB,
+            f"readlink /proc/{pid}/ns/net": "net:1",
+            f"read /proc/{pid}/stat": f"{pid} (python3) S 1 {pid}",
+            f"read /proc/{pid}/cmdline": PROGRAM,
+        }
+        if user is not None:
+            answers[f"read /proc/{pid}/status"] = f"Name:\tpython3\nUid:\t{user}\t0\t0\t0\n"
+    assert rank_claims(linux(answers, JOB)) == claims
