@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from envcheck.facts.secret_labels import masked_below_labels
 from envcheck.facts.secret_lists import lists_masked, may_hold_a_list, words_masked
 from envcheck.facts.secret_words import ASKED, CODE, CODES, FOREIGN, QUESTIONS, any_of
 
@@ -81,7 +82,7 @@ def mask_secrets(text: str) -> str:
         if plain != text:
             shown = mask_secrets(plain)
             return text if shown == plain else shown
-    shown = _masked(text)
+    shown = _masked(masked_below_labels(text, _masked) if "\n" in text else text)
     plain = _ENTITY.sub(lambda found: "'" if found[1] else '"', shown) if "&" in shown else shown
     if plain == shown:
         return shown

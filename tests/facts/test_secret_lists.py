@@ -8,6 +8,7 @@ import time
 import pytest
 
 from envcheck.facts.secrets import mask_secrets, mask_values, mask_words
+from envcheck.render.json_v1 import json_text
 
 COMMANDS = [
     ("sshpass -p X ssh a@b", "sshpass -p [secret] ssh a@b"),
@@ -115,3 +116,38 @@ def test_sixteen_times_the_list_takes_no_square_of_the_time(part: str) -> None:
 
     seconds(10)  # what is compiled once
     assert seconds(16000) < 40 * max(min(seconds(1000) for _ in range(3)), 0.002)
+
+
+BLOCKS = [
+    ("apiVersion: v1\nkind: Secret\ndata:\n  wandb: dmVsdmV0NzdPdHRlcg", "apiVersion: v1\nkind: Secret\ndata:\n  wandb: [secret]"),
+    ("docker login \\\n  -u alice \\\n  -p velvet77Otter \\\n  ghcr.io", "docker login \\\n  -u alice \\\n  -p [secret] \\\n  ghcr.io"),
+    ("command:\n  - mysql\n  - -pvelvet77Otter\n  - x", "command:\n  - mysql\n  - -p[secret]\n  - x"),
+    ("['mysql',\n '-pvelvet77Otter']", "['mysql',\n '-p[secret]']"),
+    ("epoch 1\nloss 2.3\nstep 7", "epoch 1\nloss 2.3\nstep 7"),
+]
+LABELS = ["trainer_1  | ", "2026-11-30T12:00:0@.123456789Z stdout F ", "[1,0]<stdout>:", "[1,0]<stdout>: ", "3: "]
+
+
+@pytest.mark.parametrize("label", LABELS)
+@pytest.mark.parametrize(("block", "shown"), BLOCKS, ids=["manifest", "line that goes on", "items", "list", "none"])
+def test_what_stands_before_each_line_parts_no_name_from_its_value(block: str, shown: str, label: str) -> None:
+    def labelled(text: str) -> str:
+        return "\n".join(label.replace("@", str(at)) + line for at, line in enumerate(text.split("\n")))
+
+    assert mask_secrets(labelled(block)) == labelled(shown)
+
+
+def test_lines_of_other_ranks_between_part_none() -> None:
+    said = "[1,0]<stdout>:- name: REDIS_PASSWORD\n[1,1]<stdout>:epoch 1\n[1,0]<stdout>:  value: velvet77Otter\n[1,1]<stdout>:epoch 2"
+    assert "[1,0]<stdout>:  value: [secret]\n[1,1]<stdout>:epoch 2" in mask_secrets(said)
+
+
+def test_a_key_below_labels_leaves_as_many_lines() -> None:
+    key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIAbCdEf1234567890\nAAAAMwAAAAtzc2gtZWQy\n-----END EC PRIVATE KEY-----\nrest"
+    shown = mask_secrets("".join(f"3: {line}\n" for line in key.split("\n")))
+    assert shown == "3: -----BEGIN EC PRIVATE KEY-----[secret]-----END EC PRIVATE KEY-----\n3: rest\n3: \n3: \n3: \n"
+
+
+def test_a_document_hides_the_words_of_a_command() -> None:
+    words = ["sshpass", "-p", "calvinX1", "ssh", "a@b"]
+    assert json.loads(json_text({"command": {"argv": words}}))["command"]["argv"] == ["sshpass", "-p", "[secret]", "ssh", "a@b"]
