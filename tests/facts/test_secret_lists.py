@@ -97,6 +97,9 @@ def test_a_word_of_blanks_and_signs_is_one_word(words: list[str], shown: list[st
         ("[&#39;mysql&#39;, &#39;-pcalvinX1&#39;]", "['mysql', '-p[secret]']"),
         ("api_key=&#x27;token-abc981xyz&#x27;", "api_key='[secret]'"),
         ("&quot;key&quot;:&quot;" + "0123456789abcdef" * 2 + "&quot;", '"key":"[secret]"'),
+        (json.dumps("密码：blueOtter77"), '"密码：[secret]"'),
+        ('"\\\\u202e password=Hunter22x"', '"\\\\u202e password=[secret]"'),  # what turns a line around stays spelled out
+        (json.dumps("密码 loss"), json.dumps("密码 loss")),
         ("&quot;loss&quot;: &quot;1.5&quot;", "&quot;loss&quot;: &quot;1.5&quot;"),
         ('{"user": "login", "image": "calvinX1"}', '{"user": "login", "image": "calvinX1"}'),
         ("['unexpected token: x', 'retry-in-5s']", "['unexpected token: x', 'retry-in-5s']"),
@@ -151,3 +154,8 @@ def test_a_key_below_labels_leaves_as_many_lines() -> None:
 def test_a_document_hides_the_words_of_a_command() -> None:
     words = ["sshpass", "-p", "calvinX1", "ssh", "a@b"]
     assert json.loads(json_text({"command": {"argv": words}}))["command"]["argv"] == ["sshpass", "-p", "[secret]", "ssh", "a@b"]
+
+
+@pytest.mark.parametrize("before", ["\\u005c" + "u005c" * 5000, "\\" * 9000 + '"', "\\" * 9000 + "u0041"], ids=["escapes", "marks", "both"])
+def test_any_depth_of_texts_in_texts_comes_to_an_end(before: str) -> None:
+    assert "Hunter22x" not in mask_secrets(f"{before} password=Hunter22x")
