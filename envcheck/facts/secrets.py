@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from envcheck.facts.secret_labels import masked_below_labels
+from envcheck.facts.secret_lists import lists_masked, may_hold_a_list, words_masked
 from envcheck.facts.secret_words import ASKED, CODE, CODES, FOREIGN, QUESTIONS, any_of
 
 MASK = "[secret]"
@@ -24,7 +26,7 @@ _HINTS = (
     "creds", "sid=", "sid:", "sessid", "sessionid", "session_id", "jwt", "sas", "sshpass", "redis-cli", "smb", "ldap", "openssl", "munge:",
     "fwogz", "fqogz", "iqojb", "aqody", "wandb_", "auth=", "auth(", "%3dsig", "sig%3d", "%40", "pass:", ":5432:",
     "clave", "senha", "mdp", "mima", "psk=", "_psk", "_sk=", "_sk'", "_sk\"", "_sk:", "pass=", "pwd", "bindpw", "storepass",
-    "keypass", "private-lines", "begin ", "mongo", "7z ", "zip -", "ipmitool", "snmp", "obsutil", "swanlab", "lftp", "http -a",
+    "keypass", "private-lines", "begin ", "mongo", "7z ", "zip -", "ipmitool", "snmp", "obsutil", "ossutil", "swanlab", "lftp", "http -a",
     "https -a", "thin:", "sqlplus", "true\t", "false\t", "true\\t", "true /",
     "false /", "echo ", "wandb:", "wandb ", "wandb=", "wandb'", 'wandb"', "oauth", "auth:", "331", "absk", "csk-", "tgp_",
     "_eyj", "jqqj99", "?tkn", "&tkn", "pw is", "pw was", "pw:", ":*:", "plink", "pscp", "psftp", "putty",
@@ -55,7 +57,13 @@ _HINTS = (
 _RUN = re.compile(r"(?<![A-Za-z0-9])(?![0-9a-f]{40}(?![A-Za-z0-9]))(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{16}")
 _GROUPED = re.compile(r"-[A-Z0-9]{4,8}-[A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){1,5}(?![\w-])")  # as keys of products are
 _TYPED = re.compile(r"\d{4}[#*](?![\w#*])")  # on a keypad, with the key that ends it
-_WRITTEN_OUT = re.compile(r"\\{1,3}u00([2-7][0-9a-fA-F])")
+# ASCII, and letters that names for secrets have elsewhere; no control and nothing that cannot be seen, which stay spelled out
+_WRITTEN_OUT = re.compile(
+    r"\\{1,3}u((?:00[2-7c-fC-F]|01[0-7]|03[7-9a-fA-F]|04[0-9a-fA-F]|30[4-9a-fA-F]|[4-9][0-9a-fA-F]{2}|[aA][c-fC-F][0-9a-fA-F]|[bBcC][0-9a-fA-F]{2}"
+    r"|[dD][0-6][0-9a-fA-F]|[fF]{2}[0-5])[0-9a-fA-F])"
+)
+# A quotation mark in HTML, also in one that shows HTML
+_ENTITY = re.compile(r"&(?:amp;){0,4}(?:(#0{0,4}39;|#[xX]0{0,4}27;|apos;)|quot;|#0{0,4}34;|#[xX]0{0,4}22;)")
 # A text on one line, as a line of source and JSON write it
 _ESCAPED = re.compile(
     r"(\\\\[nrt][\w.-]{0,60}\\(?=[\w$])|\\{4}[nrt][\w.-]{0,60}\\\\(?=[\w$]))"  # a folder of a server of Windows stays
@@ -73,18 +81,40 @@ def is_secret_name(name: str) -> bool:
 
 def mask_secrets(text: str) -> str:
     """Text without passwords, tokens, signatures and addresses of e-mail. What stands around them stays, so that a cause can be read."""
-    if "u00" in text:  # "\\u0070assword" is read by programs, and so by us; what holds no secret stays as it was written
+    return _read(text, _LEVELS)
+
+
+_LEVELS = 12  # texts in a text, as programs write them one in another; who goes deeper means no reader
+
+
+def _read(text: str, levels: int) -> str:
+    if levels and "\\u" in text:  # "\\u0070assword" is read by programs, and so by us; what holds no secret stays as it was written
         plain = _WRITTEN_OUT.sub(lambda found: chr(int(found[1], 16)), text)
         if plain != text:
-            shown = mask_secrets(plain)
+            shown = _read(plain, levels - 1)
             return text if shown == plain else shown
+
+    def masked_as_is(said: str) -> str:
+        return _masked(said, levels)
+
+    shown = masked_as_is(masked_below_labels(text, masked_as_is) if "\n" in text else text)
+    plain = _ENTITY.sub(lambda found: "'" if found[1] else '"', shown) if "&" in shown else shown
+    if plain == shown:
+        return shown
+    again = masked_as_is(plain)
+    return shown if again == plain else again
+
+
+def _masked(text: str, levels: int) -> str:
+    if may_hold_a_list(text):
+        text = lists_masked(text, mask_secrets)
     typed = ("#" in text or "*" in text) and _TYPED.search(text)
     if "@" not in text and not typed and not _hints().search(text.lower()) and not _RUN.search(text) and not _GROUPED.search(text):
         return text
     from envcheck.facts.secret_patterns import masked
 
-    if "\\" in text:
-        text = "\n".join(map(_masked_as_meant, text.split("\n")))
+    if levels and "\\" in text:
+        text = "\n".join(_masked_as_meant(line, levels - 1) for line in text.split("\n"))
     return masked(text, MASK, mask_secrets)
 
 
@@ -96,12 +126,12 @@ def end_of(text: str, most: int) -> str:
     return text if len(text) <= most else mask_secrets(text[-most - _NAMES :])[-most:]
 
 
-def _masked_as_meant(line: str) -> str:
+def _masked_as_meant(line: str, levels: int) -> str:
     """A line that quotes a text of several lines, masked as that text would be: many secrets end where their line or a quotation does."""
     meant = _ESCAPED.sub(lambda found: _MEANT[found[2]] if found[2] else found[1] or found[3], line)
     if meant == line:
         return line
-    shown = mask_secrets(meant)
+    shown = _read(meant, levels)
     return line if shown == meant else shown.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
@@ -136,12 +166,17 @@ def mask_values(value: Any) -> Any:
             mask_secrets(key): MASK if isinstance(one, str) and one and is_secret_name(key) else mask_values(one)
             for key, one in value.items()
         }
-    return [mask_values(one) for one in value] if isinstance(value, list | tuple) else value
+    return list(mask_list(value, mask_values)) if isinstance(value, list | tuple) else value
+
+
+def mask_list(values: Sequence[Any], mask: Callable[[Any], Any]) -> Iterator[Any]:
+    """Each value masked by itself; before, where all are texts, as words of one line, since a list of texts may be a command."""
+    return map(mask, words_masked(values, mask_secrets) if all(isinstance(one, str) for one in values) else values)
 
 
 def mask_words(words: Sequence[str]) -> Iterator[str]:
-    """The words of a command line. The one behind a flag like --password is a secret whatever it is."""
+    """The words of a command line, masked as the line is. The one behind a flag like --password is a secret whatever it is."""
     flag = ""  # the word before with its blank, where it is a flag that may take this one
-    for word in words:
+    for word in words_masked(words, mask_secrets):
         yield mask_secrets(flag + word).removeprefix(flag)
         flag = f"{word} " if word.startswith("-") and "=" not in word else ""

@@ -13,7 +13,7 @@ from typing import Any
 from envcheck.engine.judge import Finding
 from envcheck.facts.codec import encode
 from envcheck.facts.recorded import OF_TEXTS, RECORDED, SCHEMA
-from envcheck.facts.secrets import MASK, is_secret_name, mask_secrets
+from envcheck.facts.secrets import MASK, is_secret_name, mask_list, mask_secrets
 from envcheck.facts.snapshot import Expectation, LiveFacts, Missing, Snapshot
 from envcheck.planner.result import TOOLS, Commands, Fix, PlanReport, TrialResult, Way
 from envcheck.report.report import CommandRun, Report, SeverityChange
@@ -234,7 +234,7 @@ def _plain(value: Any) -> Any:
             for key, item in value.items()
         }
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return list(mask_list(value, _plain))
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return None
     return value
