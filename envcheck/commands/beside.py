@@ -17,6 +17,8 @@ LOOK_SECONDS = 0.1
 ASKED_BYTES = 1 << 16
 PF_EXITING = 0x4  # linux/sched.h
 PR_SET_NAME = 15  # linux/prctl.h
+READY = b"\0"  # the number of no signal
+PID_BYTES = 8
 NAME = b"(signals)"  # of a process beside the command; 15 bytes at most
 
 
@@ -114,6 +116,16 @@ def may_stop_yet(pid: int, group: int) -> bool:
     return bool(fields) and fields[0] not in "tTZX" and int(fields[2]) == group
 
 
+def pending(pid: int) -> frozenset[int]:
+    """The signals that wait for a process which has them blocked; none where /proc does not tell."""
+    found = 0
+    with suppress(OSError, ValueError), open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        for line in file:
+            if line.startswith(("SigPnd:", "ShdPnd:")):
+                found |= int(line.split()[1], 16)
+    return frozenset(number for number in range(1, found.bit_length() + 1) if found >> (number - 1) & 1)
+
+
 def _stat(pid: int | str) -> list[str]:
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
@@ -125,10 +137,11 @@ def _stat(pid: int | str) -> list[str]:
 class Witness:
     """Has our handlers, and tells of each signal that it is sent. It ends with us, when its pipe does.
 
-    It is younger than the command: a signal that it got was sent when the command was there to get it.
+    It is there before the command, and so hears each signal that reaches the command too; what was sent before, the command takes over
+    as it starts (`signals.Signals`). Until it knows the command it has a name that nobody looks for.
     """
 
-    def __init__(self, command: int, mask: Collection[int]) -> None:
+    def __init__(self, mask: Collection[int]) -> None:
         """Signals are blocked meanwhile; `mask` is what stays blocked."""
         self._pid, self._ours = 1, [-1, -1, -1, -1]
         self.told: int | None = None  # readable when it has something to tell
@@ -139,31 +152,39 @@ class Witness:
             self._pid = fork()
         told, tell, life, self._hold = self._ours
         if self._pid == 0:
-            self._watch(command, tell, life, mask)
+            self._watch(tell, life, mask)
         for one in (tell, life):
             _shut(one)
-        if self._pid == 1:
+        if self._pid == 1 or not os.read(told, 1):  # nothing is started before it has its name
             _shut(told)
         else:
             os.set_blocking(told, False)
             self.told = told
 
     @staticmethod
-    def _watch(command: int, tell: int, life: int, mask: Collection[int]) -> None:
+    def _watch(tell: int, life: int, mask: Collection[int]) -> None:
         try:
-            if not renamed_as(command):
+            if not renamed():
                 return
-            held = _held(command)
-            keep_only((tell, life, held))
-            while early := signal.sigpending() - set(mask):  # sent to who bore the old name
-                signal.sigwait(early)
+            keep_only((tell, life))
+            os.write(tell, READY)
             os.set_blocking(tell, False)
             signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            command = int.from_bytes(os.read(life, PID_BYTES), "little")
+            if not command or not renamed_as(command):
+                return
+            held = _held(command)
             os.read(life, 1)
             signal.pidfd_send_signal(held, signal.SIGKILL)  # we were killed, and it may have another user for whom the kernel does not
         finally:
             os._exit(0)
+
+    def started(self, command: int) -> None:
+        """It is beside this process."""
+        if self.told is not None:
+            with suppress(OSError):  # it has ended
+                os.write(self._hold, command.to_bytes(PID_BYTES, "little"))
 
     def listen(self) -> None:
         """Hear what it has to tell. What nobody asks for soon was sent to it alone, or was one signal of two to us."""
@@ -207,6 +228,7 @@ class Witness:
         end(self._pid)
         self._gone()
         _shut(self._hold)
+        self._pid, self._hold = 1, -1
 
 
 class Waker:

@@ -193,8 +193,8 @@ def run_and_keep(argv: Sequence[str], files: Sequence[str] = ()) -> CommandEnd:
 
     try:
         outputs, watch, signals = Outputs(), KernelWatch(), Signals()
-    except OSError as error:
-        raise NotBeside(error.strerror or error) from error
+    except (OSError, MemoryError) as error:
+        raise NotBeside(getattr(error, "strerror", None) or error) from error
     try:
         process = _start(argv, outputs.given, signals.as_they_were)
     except (OSError, subprocess.SubprocessError) as error:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from types import FrameType
 
-from envcheck.commands.beside import ONE_SECONDS, PATIENCE_SECONDS, Waker, Witness, reaped_beside
+from envcheck.commands.beside import ONE_SECONDS, PATIENCE_SECONDS, Waker, Witness, pending, reaped_beside
 from envcheck.commands.kernel_word import CpuTime, cpu_of_ended
 from envcheck.host import orphans
 
@@ -30,6 +30,10 @@ _OWN = frozenset(
     )
 )  # fmt: skip
 ENDING = frozenset((signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT))
+_OF_A_STOP = frozenset(
+    getattr(signal, name) for name in ("SIGTSTP", "SIGCONT", "SIGWINCH", "SIGCHLD")
+)  # are of no use to what is not there yet
+_HANDED_BYTES = 16
 SOON_SECONDS = 60.0  # torchrun gives its ranks 30
 _QUEUED = getattr(signal, "SIGRTMIN", 1 << 30)  # from here on none is lost however closely they follow each other
 PR_SET_DUMPABLE = 4  # linux/prctl.h
@@ -49,7 +53,13 @@ class Signals:
         for one in self._caught:
             signal.signal(one, _noted)
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, self._caught)
-        self._witness: Witness
+        self._handed_over: set[int] = set()
+        try:
+            self._handed, self._hand = os.pipe()  # the command's process says which of those that wait it has taken over
+            self._witness = Witness(self._mask - self._caught)
+        except BaseException:
+            self._as_before()
+            raise
         self._waiting: list[tuple[int, float]] = []  # signals that it may still get, and since when
         self._shared: dict[int, float] = {}  # when we got the last of a number that it got too
         self._stopped = 0  # the signal that stopped the command, and when
@@ -58,20 +68,34 @@ class Signals:
         self.cpu: CpuTime | None = None  # of the command, when it has ended
 
     def as_they_were(self) -> None:
-        """In the command's process, before it becomes the command."""
+        """In the command's process, before it becomes the command. What was sent to us before it was there waits for it as well, and what
+        is sent to all from now on reaches it by itself."""
+        taken = (pending(os.getppid()) & self._caught) - _OF_A_STOP
+        for one in taken - signal.sigpending():
+            os.kill(os.getpid(), one)
+        os.write(self._hand, sum(1 << one for one in taken).to_bytes(_HANDED_BYTES, "little"))
         for one, handler in self._before.items():
             signal.signal(one, signal.SIG_IGN if handler is signal.SIG_IGN else signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def pass_on(self, pid: int, resize: Callable[[], None], drain: Callable[[], None]) -> int:
         """The wait status of the command, when it has ended. `drain` is called before we stop with it."""
-        mask = self._mask - self._caught
-        self._witness = Witness(pid, mask)
         try:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            self._witness.started(pid)
+            self._handed_over = self._taken_over()
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask - self._caught)
             return self._passed_on(pid, resize, drain)
         finally:
             self._witness.end()
+
+    def _taken_over(self) -> set[int]:
+        """By the last process that was to become the command: one that could not has taken them with it."""
+        os.set_blocking(self._handed, False)
+        try:
+            taken = int.from_bytes(os.read(self._handed, 1 << 12)[-_HANDED_BYTES:], "little")
+        except BlockingIOError:
+            return set()
+        return {number for number in self._caught if taken >> number & 1}
 
     def _passed_on(self, pid: int, resize: Callable[[], None], drain: Callable[[], None]) -> int:
         import select
@@ -110,6 +134,10 @@ class Signals:
 
     def restore(self) -> None:
         """As if we had never been beside a command."""
+        self._witness.end()
+        self._as_before()
+
+    def _as_before(self) -> None:
         signal.set_wakeup_fd(-1)
         for one, handler in self._before.items():
             signal.signal(one, handler)
@@ -120,6 +148,11 @@ class Signals:
         if number == signal.SIGCHLD or (number == signal.SIGCONT and now < self._continued_by_us):
             return
         self._met[number] = now
+        if number in self._handed_over:
+            self._handed_over.discard(number)
+            self._witness.listen()
+            self._witness.got(number)
+            return
         if number in (signal.SIGTSTP, signal.SIGCONT):  # each takes the other back where that is pending
             self._told_to_stop = number == signal.SIGTSTP
             self._waiting = [one for one in self._waiting if one[0] not in (signal.SIGTSTP, signal.SIGCONT)]

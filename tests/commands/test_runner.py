@@ -26,6 +26,7 @@ from patients import HERE
 
 from envcheck.commands import keys
 from envcheck.commands.kernel_word import KernelWatch
+from envcheck.commands.signals import Signals
 from envcheck.commands.streams import Copy, Written, _not_copied
 from envcheck.report.session import rule_session
 
@@ -460,6 +461,42 @@ def test_the_command_gets_every_signal_once(start: Callable[..., Any], send: Any
     assert line_of(process) == f"got {FENCE.value}", "nothing comes twice"
     code, out, _ = ended(process)
     assert (code, out) == (0, "end\n")
+
+
+@pytest.mark.parametrize("send", [os.killpg, os.kill])
+def test_a_signal_comes_once_from_the_command_s_first_moment_on(start: Callable[..., Any], send: Any) -> None:
+    """A shell is ready sooner than whatever stands beside it could be that is started after it."""
+    for _ in range(6):
+        process = start("sh", "-c", "trap 'echo got' USR1; echo ready; sleep 0.6; sleep 0.01")
+        assert line_of(process) == "ready"
+        send(process.pid, signal.SIGUSR1)
+        code, out, _ = ended(process)
+        assert (code, out) == (0, "got\n")
+
+
+def test_what_was_sent_before_the_command_was_there_is_taken_over_once() -> None:
+    """By its process, as it becomes the command; what had reached that process by itself is not sent to it again."""
+    given = Signals()
+    try:
+        os.kill(os.getpid(), signal.SIGUSR1)
+        child = beside.fork()
+        if child == 0:
+            try:
+                signal.signal(signal.SIGUSR1, signal.SIG_DFL)
+                given.as_they_were()
+            finally:
+                os._exit(0)
+        assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGUSR1
+        assert given._taken_over() == {signal.SIGUSR1}
+        given._handed_over = {signal.SIGUSR1}
+        given._take(signal.SIGUSR1, 0, int)
+        assert not given._waiting and not given._handed_over
+        given._take(signal.SIGUSR1, 0, int)
+        assert [number for number, _ in given._waiting] == [signal.SIGUSR1]
+    finally:
+        given._before[signal.SIGUSR1] = signal.SIG_IGN  # it still waits
+        given.restore()
+        signal.signal(signal.SIGUSR1, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize("refused", ["os.fork", "beside.renamed"])
