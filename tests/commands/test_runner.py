@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from patients import HERE
 
-from envcheck.commands import keys
+from envcheck.commands import beside, keys
 from envcheck.commands.kernel_word import KernelWatch
 from envcheck.commands.signals import Signals
 from envcheck.commands.streams import Copy, Written, _not_copied
