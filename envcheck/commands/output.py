@@ -7,6 +7,7 @@ import codecs
 import errno
 import io
 import os
+import re
 import stat
 import sys
 import time
@@ -214,8 +215,14 @@ def is_a_stream_of_ours(path: str) -> bool:
     return False
 
 
+_ALREADY_OPEN = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})|/dev/(stdout|stderr)")
+
+
 def _opened(path: str, private: bool, add: bool) -> int:
-    """The file to write to. What stands there already is judged before it is emptied, since somebody may just have put it there."""
+    """The file to write to. What stands there already is judged before it is emptied, since somebody may just have put it there; what is
+    open already, as /dev/stdout, goes on where it is: opened anew, the log that it leads to would be emptied."""
+    if number := _ALREADY_OPEN.fullmatch(path):
+        return os.dup(int(number[1]) if number[1] else ("stdin", "stdout", "stderr").index(number[2]))
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
     kernels = os.path.abspath(path).startswith(("/dev/", "/proc/")) and not os.path.abspath(path).startswith("/dev/shm/")  # noqa: S108
     if not kernels:  # /dev/stdout is a link

@@ -81,21 +81,22 @@ def is_secret_name(name: str) -> bool:
 
 def mask_secrets(text: str) -> str:
     """Text without passwords, tokens, signatures and addresses of e-mail. What stands around them stays, so that a cause can be read."""
-    return _read(text, _LEVELS)
+    return _read(text, _LEVELS, _LISTS)
 
 
+_LISTS = 4  # lists in a list or in a text that quotes one: each is looked at several times, and what it holds again
 _LEVELS = 12  # texts in a text, as programs write them one in another; who goes deeper means no reader
 
 
-def _read(text: str, levels: int) -> str:
+def _read(text: str, levels: int, lists: int) -> str:
     if levels and "\\u" in text:  # "\\u0070assword" is read by programs, and so by us; what holds no secret stays as it was written
         plain = _WRITTEN_OUT.sub(lambda found: chr(int(found[1], 16)), text)
         if plain != text:
-            shown = _read(plain, levels - 1)
+            shown = _read(plain, levels - 1, lists)
             return text if shown == plain else shown
 
     def masked_as_is(said: str) -> str:
-        return _masked(said, levels)
+        return _masked(said, levels, lists)
 
     shown = masked_as_is(masked_below_labels(text, masked_as_is) if "\n" in text else text)
     plain = _ENTITY.sub(lambda found: "'" if found[1] else '"', shown) if "&" in shown else shown
@@ -105,16 +106,16 @@ def _read(text: str, levels: int) -> str:
     return shown if again == plain else again
 
 
-def _masked(text: str, levels: int) -> str:
-    if may_hold_a_list(text):
-        text = lists_masked(text, mask_secrets)
+def _masked(text: str, levels: int, lists: int) -> str:
+    if lists and may_hold_a_list(text):
+        text = lists_masked(text, lambda said: _read(said, levels, lists - 1))
     typed = ("#" in text or "*" in text) and _TYPED.search(text)
     if "@" not in text and not typed and not _hints().search(text.lower()) and not _RUN.search(text) and not _GROUPED.search(text):
         return text
     from envcheck.facts.secret_patterns import masked
 
     if levels and "\\" in text:
-        text = "\n".join(_masked_as_meant(line, levels - 1) for line in text.split("\n"))
+        text = "\n".join(_masked_as_meant(line, levels - 1, max(lists - 1, 0)) for line in text.split("\n"))
     return masked(text, MASK, mask_secrets)
 
 
@@ -126,12 +127,12 @@ def end_of(text: str, most: int) -> str:
     return text if len(text) <= most else mask_secrets(text[-most - _NAMES :])[-most:]
 
 
-def _masked_as_meant(line: str, levels: int) -> str:
+def _masked_as_meant(line: str, levels: int, lists: int) -> str:
     """A line that quotes a text of several lines, masked as that text would be: many secrets end where their line or a quotation does."""
     meant = _ESCAPED.sub(lambda found: _MEANT[found[2]] if found[2] else found[1] or found[3], line)
     if meant == line:
         return line
-    shown = _read(meant, levels)
+    shown = _read(meant, levels, lists)
     return line if shown == meant else shown.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 

@@ -32,7 +32,7 @@ _ENDED = re.compile(
     r"|\b(?:TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|BOOT_FAIL|PREEMPTED)\b(?!=)|\b[Dd]eadline ?[Ee]xceeded|\bexceeded limit\b"
     r"|\bspecified deadline\b"
     r"|\b(?:hit|reached) the (?:wall ?time|time limit)|\bwas preempted\b|\bhas been removed\b|Unauthorized|access denied|\(NotFound\)"
-    r"|\bunexpectedly\b|\b(?:NaN|nan) detected\b|\bloss\W{1,3}nan\b"
+    r"|\bunexpectedly\b|\b(?:NaN|nan) detected\b|(?:loss|norm)\W{1,4}(?:nan|NaN|NAN)\b"
     r"|\b(?:did|has|could|can) ?not (?:finish|complete|start|continue)|CMake Error"
     r"|No module named|[Cc]annot open|\bTerminated by\b|\bStopIteration\b|^Process \w{1,40}-\d{1,6}:$|\^C$|\bExiting\.$|Error response"
     r"|CrashLoopBackOff|ImagePullBackOff|ErrImagePull|OOMKilled|\bEvicted\b|Back-off restarting|oom-kill|create failed|\d/\d +Error +\d"

@@ -39,20 +39,28 @@ _INFORMS = re.compile(
 )
 # What torch's collect_env prints, vLLM's, and the tools that they call
 _OF_COLLECT_ENV = re.compile(
-    r"(?:> ?)?\s{0,8}[A-Za-z][\w ()./+,-]{1,50}:(?: |$)|\[(?:pip3?|conda)\] |(?:> )?/(?:usr|opt|lib)\S{1,200}$|\* |[A-Z][A-Z0-9_]{2,50}="
-    r"|Collecting environment|Versions of|Linux-\d|[\w/ ]{1,30} Info$|Environment Variables$|\d{1,4}$|(?:Intel|AMD|Arm)\b"
+    r"(?:> ?)?\s{0,8}(?:(?!Error|Fail|Fatal|Warning|[A-Z_]{4,50}:)[A-Z][\w ()./+,-]{1,50}|cuDNN version|vLLM [\w ]{1,40}):(?: |$)"
+    r"|\[(?:pip3?|conda)\] |(?:> )?/(?:usr|opt|lib)\S{1,200}$|\* |[A-Z][A-Z0-9_]{2,50}="
+    r"|Collecting environment|Versions of|Linux-\d|[\w/ ]{1,30} Info$|Environment Variables$|(?:Intel|AMD|Arm)\b"
 )
+_WORDS_OF_IT = ("Could not collect", "Vulnerability ")  # hold what elsewhere says that something stopped
 _GOES_ON = re.compile(
     r"\b(?:epoch|step|iter(?:ation)?|global_step)\b[^\n]{0,60}\bloss\b|\bloss['\"]?\s?[:=]?\s{0,3}-?\d|\b100%\|", re.IGNORECASE
 )
 _ENDED = re.compile(
+    r"\b(?:training|trainer|fit)\b[^\n]{0,30}\b(?:finished|completed?|done|succeeded)\b(?!:? \d)|\bmax_(?:epochs|steps)=\d{1,9}`? reached"
+    r"|(?:^|\s)\d{1,6} passed\b|\bexit(?:ed)? (?:code |status |with ){1,3}0(?![\w-])|^\s{0,4}(?:0|OK)$|\bexit 0$|\bCOMPLETED\s{1,9}0:0$"
+    r"|一切正常|训练已完成|训练完成",
+    re.IGNORECASE,
+)
+# The last line of many a script says so, whatever became of what it started: what stands before it counts.
+_OVER = re.compile(
     r"\b(?:finished|completed?|done|success(?:ful|fully)?|succeeded|passed|saved (?:to|in|at)|all (?:well|good|fine|ok)"
-    r"|max_(?:epochs|steps)=\d{1,9}`? reached|early stopping|exit(?:ed)? (?:code |status |with ){0,3}0)(?![\w-])"
-    r"|^\s{0,4}(?:0|OK)$|\bCOMPLETED\s{1,9}0:0$|一切正常|训练已完成|训练完成",
+    r"|early stopping)(?![\w-])",
     re.IGNORECASE,
 )
 _NOT_SO = re.compile(
-    r"\b(?:un|in)success|\bincomplete"
+    r"\b(?:un|in)success|\bincomplete|\bexit ?code\W{1,3}[1-9]|\b0 samples\b|\bwaiting\b|\bunstable\b|\bnot_"
     r"|\b(?:not|never|no|0 of|only|un\w{1,12}) (?:\w{1,12} )?(?:finish|complete|done|success|succeed|passed|saved)"
     r"|\b(?:lost|loss of|den(?:y|ied)|invalid|stale|time ?out|timed|nan\b|fail|crash|error|exception|hang|hung|stuck|broken|down\b"
     r"|corrupt|unable|cannot|can't|before|until|unless|except|but)|n't\b",
@@ -80,9 +88,11 @@ def last_word(tail: Sequence[str], kinds: Collection[str]) -> str:
             continue
         line = COUNTED_NONE.sub("", line)
         stopped = says_failure(line) or _STOPPED.search(line)
-        if not stopped and not _NOT_SO.search(line) and (_GOES_ON.search(line) or _ENDED.search(line)):
+        well = not stopped and not _NOT_SO.search(line)
+        if well and (_GOES_ON.search(line) or _ENDED.search(line)):
             return ""
-        known = _SHAPE.match(line) or (of_report and _OF_COLLECT_ENV.match(line)) or (speaks and not stopped and _SENTENCE.match(line))
-        if not known and (stopped or not _INFORMS.match(line)):
+        if _SHAPE.match(line) or (of_report and _OF_COLLECT_ENV.match(line) and (not stopped or any(one in line for one in _WORDS_OF_IT))):
+            continue
+        if stopped or not (_INFORMS.match(line) or (well and _OVER.search(line)) or (speaks and _SENTENCE.match(line))):
             return line
     return ""

@@ -15,7 +15,8 @@ TOML, JSON = ".toml", ".json"
 LIMIT_BYTES = 1 << 20
 DEEPEST = 60
 # The parser takes the square of the parts of a key, in time and in memory: one of 20,000 half a minute and 1.5 GB.
-_DEEP = re.compile(rf"""(?:[\w"'-]{{1,40}}[ \t]{{0,40}}\.[ \t]{{0,40}}){{{DEEPEST}}}""")
+_PART = r"""(?:[\w-]{1,1000}|"(?:[^"\\\n]|\\.){0,1000}"|'[^'\n]{0,1000}')"""
+_DEEP = re.compile(rf"(?:{_PART}[ \t]{{0,40}}\.[ \t]{{0,40}}){{{DEEPEST}}}")
 # Python makes an integer of it, and refuses to show that: its limit of 4,300 digits is for decimal ones.
 _LONG = re.compile(r"\b0[xob][0-9A-Fa-f_]{1000}")
 _DATE = "verified"  # the one key whose value JSON cannot hold

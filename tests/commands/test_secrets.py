@@ -114,6 +114,18 @@ def test_what_holds_more_than_a_verdict_is_its_owners_alone(folder: Path) -> Non
     assert archive.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("path", ["/dev/stderr", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/2"])
+def test_a_log_that_a_stream_leads_to_keeps_what_it_held(tmp_path: Path, path: str) -> None:
+    log = tmp_path / "log"
+    log.write_text("kept\n")
+    with log.open("a") as file:
+        command = [sys.executable, "-m", "envcheck", "--static", "-o", f"json={path}"]
+        subprocess.run(command, stdout=file, stderr=file, check=True, timeout=120)
+        file.write("behind\n")
+    text = log.read_text()
+    assert text.startswith("kept\n") and text.endswith("behind\n") and '"schema": 1' in text
+
+
 def test_a_planted_link_is_not_written_through(folder: Path) -> None:
     """As root in a folder of others `-o /scratch/report.json` would write over whatever the link names."""
     (folder / "precious").write_text("mine")

@@ -108,6 +108,48 @@ def test_a_report_alone_has_no_last_word() -> None:
     assert last_word(["PyTorch version: 2.7.1+cu126", "docker: it is gone"], ["nvidia-smi (table)"]) == "docker: it is gone"
 
 
+REPORT = """\
+Collecting environment information...
+PyTorch version: 2.7.1+cu126
+OS: Ubuntu 22.04.5 LTS (x86_64)
+Python version: 3.11.7 (64-bit runtime)
+Is CUDA available: True
+CUDA runtime version: 12.6.20
+GPU models and configuration: GPU 0: NVIDIA H100 80GB HBM3
+Nvidia driver version: 580.95.05
+cuDNN version: Could not collect
+Vulnerability Tsx async abort: Not affected
+
+Versions of relevant libraries:
+[pip3] numpy==2.1.0
+[pip3] torch==2.7.1+cu126
+"""
+
+
+@pytest.mark.parametrize("line", [*UNKNOWN[::3], "run.sh: line 3: MASTER_ADDR: unbound variable", "139", "Error from server: no such pod"])
+def test_behind_a_report_a_line_with_a_colon_is_none_of_its_own(line: str) -> None:
+    assert code(f"{REPORT}\n{line}\n") == 3
+
+
+def test_a_report_of_an_environment_is_healthy() -> None:
+    assert code(REPORT) == 0
+
+
+@pytest.mark.parametrize(
+    "end", ["Done.", "Job finished at Mon Nov 30 10:00:00 2026", "Emergency checkpoint saved to /ckpt", "Finished: UNSTABLE"]
+)
+def test_what_a_script_says_at_its_end_in_any_case_decides_nothing(end: str) -> None:
+    assert code(f"{TABLE}{STEPS}salloc: Job allocation 8812 has been revoked.\n{end}\n") == 3
+    assert code(f"{TABLE}{STEPS}Done.\n") == 0
+
+
+@pytest.mark.parametrize(
+    "line", ["epoch 1 train_loss: nan val_loss: nan", "{'loss': 0.0, 'grad_norm': nan, 'epoch': 1.0}", "step 3 loss=NaN", "lm loss: NAN"]
+)
+def test_a_training_that_ends_with_nan_is_not_healthy(line: str) -> None:
+    assert code(f"{TABLE}{STEPS}{line}\nTraining finished.\n") == 3
+
+
 def test_each_file_has_its_own() -> None:
     given = diagnose.Given(BY)
     given.take_raw(f"{STEPS}salloc: Job allocation 8812 has been revoked.\n", "a.log")

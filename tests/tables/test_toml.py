@@ -83,3 +83,9 @@ def test_no_more_is_read_of_a_file_than_may_stand_in_it(tmp_path: Path) -> None:
 def test_dots_of_prose_are_no_key() -> None:
     text = "." * 500 + "\n" + "a. " * 20
     assert parse_toml(f'note = """{text}"""')["note"] == text
+
+
+@pytest.mark.parametrize("part", ["a", '"a b"', "'a b'", '"\\""', '"' + "x" * 300 + '"'])
+def test_a_key_of_many_parts_is_refused_however_they_are_written(part: str) -> None:
+    with pytest.raises(ValueError, match="parts"):
+        parse_toml(".".join([part] * 2000) + " = 1\n")
