@@ -221,11 +221,12 @@ _ALREADY_OPEN = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})|/dev/(stdout|stderr
 def _opened(path: str, private: bool, add: bool) -> int:
     """The file to write to. What stands there already is judged before it is emptied, since somebody may just have put it there; what is
     open already, as /dev/stdout, goes on where it is: opened anew, the log that it leads to would be emptied."""
-    if number := _ALREADY_OPEN.fullmatch(path):
-        return os.dup(int(number[1]) if number[1] else ("stdin", "stdout", "stderr").index(number[2]))
+    if found := _ALREADY_OPEN.fullmatch(path):
+        return os.dup(int(found[1]) if found[1] else 1 if found[2] == "stdout" else 2)
     flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-    kernels = os.path.abspath(path).startswith(("/dev/", "/proc/")) and not os.path.abspath(path).startswith("/dev/shm/")  # noqa: S108
-    if not kernels:  # /dev/stdout is a link
+    whole = os.path.abspath(path)
+    kernels = whole.startswith(("/dev/", "/proc/")) and not whole.startswith("/dev/shm/")  # noqa: S108
+    if not kernels:  # there some are links of its own
         flags |= getattr(os, "O_NOFOLLOW", 0)
     flags |= os.O_APPEND if add else 0
     descriptor = _with_a_reader(path, flags, 0o600 if private else 0o666)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePath
 
 from envcheck.facts.dead_mount import answers
-from envcheck.host.plain_files import beginning, descriptor, real_path
+from envcheck.host.plain_files import descriptor, pyvenv_rows, real_path
 
 
 def foreign(path: str) -> str | None:
@@ -86,7 +86,6 @@ def foreign_folder(folder: str) -> str | None:
     return foreign(folder) or _open_above(folder) or _foreign_below(folder)
 
 
-LIMIT_BYTES = 1 << 20  # of a pyvenv.cfg
 MOST_ENTRIES = 200_000  # an environment with torch has 40,000
 
 
@@ -139,17 +138,14 @@ def foreign_environment(folder: str, python: str) -> str | None:
         return reason
     code = [os.path.dirname(python), *glob.glob(libraries[0])]  # not what lies beside them: uv's .lock is for everybody to write
     below = next((reason for path in code if (reason := _foreign_below(path))), None)
-    return (
-        foreign(python) or _open_above(python) or below or _foreign_through_pth(found) or _foreign_home(os.path.join(folder, "pyvenv.cfg"))
-    )
+    return foreign(python) or _open_above(python) or below or _foreign_through_pth(found) or _foreign_home(folder)
 
 
-def _foreign_home(config: str) -> str | None:
+def _foreign_home(folder: str) -> str | None:
     """Of the folder beside which the standard library is looked for, whether the interpreter is a link to it or a copy."""
-    rows = [line.partition("=") for line in beginning(config, LIMIT_BYTES).splitlines()] if os.path.exists(config) else []
-    for home in (value.strip() for key, _, value in rows if key.strip().lower() == "home"):
+    for home in (value for key, value in pyvenv_rows(folder) if key.lower() == "home"):
         if reason := foreign_or_open(home)[0]:
-            return f"{config} leads to {home}: {reason}"
+            return f"{os.path.join(folder, 'pyvenv.cfg')} leads to {home}: {reason}"
     return None
 
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 from envcheck.facts.dead_mount import answers
 
 _AT_ONCE = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
+PYVENV_BYTES = 1 << 20
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
@@ -57,6 +58,15 @@ def beginning(path: str, most: int) -> str:
     """The first `most` bytes of a text. OSError where there is no regular file."""
     with open(descriptor(path), "rb") as file:
         return file.read(most).decode("utf-8", "replace")
+
+
+def pyvenv_rows(prefix: str) -> list[tuple[str, str]]:
+    """The settings of the virtual environment in a folder, in their order; none where it is not one, or its pyvenv.cfg cannot be read."""
+    try:
+        lines = beginning(os.path.join(prefix, "pyvenv.cfg"), PYVENV_BYTES).splitlines()
+    except OSError:
+        return []
+    return [(key.strip(), value.strip()) for key, _, value in (line.partition("=") for line in lines)]
 
 
 def written(path: str, start: int, most: int) -> bytes | None:

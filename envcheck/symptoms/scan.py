@@ -313,16 +313,14 @@ class Scanner:
 
     def without_harmless(self, text: str) -> Sequence[str]:
         """The lines of a clean text of a few KB that are not known to mean no harm."""
-        other, lines = Scanner(self.table), text.split("\n")
+        lines = text.split("\n")
+        flat = "\n".join(map(bare, lines))
+        part = _part(flat, (0, len(flat)), "", True, self.table.languages)
+        Scanner(self.table)._scan(part, False, {})
         harmless: set[int] = set()
-        before = 0  # lines of the parts before
-        for part in _parts("\n".join(map(bare, lines)), "", True, self.table.languages):
-            other._scan(part, False, {})
-            first = before - part.text.count("\n", 0, part.first)
-            for start, end in part.taken:
-                at = first + part.text.count("\n", 0, start)
-                harmless.update(range(at, at + max(part.text.count("\n", start, end), 1)))
-            before += part.text.count("\n", part.first, part.last)
+        for start, end in part.taken:
+            at = part.text.count("\n", 0, start)
+            harmless.update(range(at, at + max(part.text.count("\n", start, end), 1)))
         return [line for at, line in enumerate(lines) if at not in harmless]
 
     def _scan(self, part: _Part, stated: bool, tries: dict[str, int]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from envcheck.errors import UsageError
 from envcheck.facts.dead_mount import answers
 from envcheck.facts.record import replace
-from envcheck.host.plain_files import beginning, real_path
+from envcheck.host.plain_files import beginning, pyvenv_rows, real_path
 from envcheck.host.user_site import foreign_user_site
 from envcheck.target.process import Target
 
@@ -35,7 +35,7 @@ def choose(python: str | None, env: Mapping[str, str], named_in: str | None = No
 
 def _reads_user_site(python: str) -> bool:
     """A virtual environment does only where it has the packages of its Python as well."""
-    config = _pyvenv_cfg(os.path.dirname(os.path.dirname(python)))
+    config = _settings(os.path.dirname(os.path.dirname(python)))
     return not config or config.get("include-system-site-packages", "").lower() == "true"
 
 
@@ -131,7 +131,7 @@ def _torch_of_this_run() -> bool:
     """`uv run --with torch --with torch-envcheck`: the layer that uv makes for one run holds a torch that no environment below it has."""
     from importlib.machinery import PathFinder
 
-    below = _pyvenv_cfg(sys.prefix).get("extends-environment")
+    below = _settings(sys.prefix).get("extends-environment")
     spec = PathFinder.find_spec("torch") if below else None
     if below is None or spec is None or not spec.origin:
         return False
@@ -148,15 +148,11 @@ def of_tool(prefix: str) -> bool:
     if any(os.path.exists(os.path.join(prefix, name)) for name in ("uv-receipt.toml", "pipx_metadata.json")):
         return True
     kind, cache = os.path.split(os.path.dirname(real_path(prefix)))[::-1]
-    return bool(_UV_CACHE.fullmatch(kind)) and os.path.exists(os.path.join(cache, "CACHEDIR.TAG")) and "uv" in _pyvenv_cfg(prefix)
+    return bool(_UV_CACHE.fullmatch(kind)) and os.path.exists(os.path.join(cache, "CACHEDIR.TAG")) and "uv" in _settings(prefix)
 
 
-def _pyvenv_cfg(prefix: str) -> dict[str, str]:
-    try:
-        rows = [line.partition("=") for line in beginning(os.path.join(prefix, "pyvenv.cfg"), LIMIT_BYTES).splitlines()]
-    except OSError:
-        return {}
-    return {key.strip(): value.strip() for key, _, value in rows}
+def _settings(prefix: str) -> dict[str, str]:
+    return dict(pyvenv_rows(prefix))
 
 
 def _ours(python: str) -> bool:
