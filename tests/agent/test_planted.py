@@ -17,7 +17,7 @@ import pytest
 from patients import SOON, examine, fake_torch
 
 from envcheck.host.access import RealHost
-from envcheck.target import interpreter
+from envcheck.host.plain_files import pyvenv_rows
 from envcheck.target.process import Budget
 
 FAULTS = Path(__file__).parents[1] / "faults"
@@ -166,12 +166,12 @@ def test_in_the_place_of_what_is_read_of_an_environment(tmp_path: Path) -> None:
 
 def test_in_the_place_of_a_configuration_of_python(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pyvenv.cfg")
-    assert interpreter._pyvenv_cfg(str(tmp_path)) == {}
+    assert pyvenv_rows(str(tmp_path)) == []
     assert RealHost().read(str(tmp_path / "pyvenv.cfg")) is None
     assert RealHost().read("/dev/zero") is None
     (tmp_path / "large").mkdir()
     (tmp_path / "large" / "pyvenv.cfg").write_text("#\n" * (1 << 19) + "uv = 1\n")
-    assert "uv" not in interpreter._pyvenv_cfg(str(tmp_path / "large")), "no more is read than such a file holds"
+    assert "uv" not in dict(pyvenv_rows(str(tmp_path / "large"))), "no more is read than such a file holds"
 
 
 @pytest.fixture(scope="module")
