@@ -9,7 +9,7 @@ from envcheck.checks.hardware import node_count, number
 from envcheck.checks.tasks_missing import own_name_on_each_node, standalone_on_nodes
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_symptom, of_variant, quoted, surplus, value
 from envcheck.engine.rule import Answer, Evidence, Facts, Hit, Matches, Severity, check
-from envcheck.facts.snapshot import LauncherFacts, LiveStatus
+from envcheck.facts.snapshot import LauncherFacts, LiveStatus, NetworkFacts
 
 _SLOTS = re.compile(r"(?P<host>[\w.-]{1,80}):(?P<count>[1-9]\d?)")  # as mpirun -H has them
 _HOST = re.compile(r"[\w.:%-]{1,253}")  # a name, an address of either family with its interface
@@ -22,9 +22,13 @@ def _loopback(address: str) -> bool:
 def _here(facts: Facts) -> bool:
     """Whether the master address is this machine, so that its port matters here."""
     name = (facts.launcher.master_addr or "localhost").strip()
-    own = {one for interface in facts.network.interfaces for one in interface.addresses} | set(facts.network.addresses)
+    own = _own(facts.network)
     known = name in ("localhost", facts.network.hostname) or name in own
     return known or _loopback(name) or bool(set(facts.launcher.master_addr_resolves or ()) & own)
+
+
+def _own(network: NetworkFacts) -> set[str]:
+    return {one for interface in network.interfaces for one in interface.addresses} | set(network.addresses)
 
 
 @check(needs="launcher", reads="launcher network symptoms")
@@ -161,6 +165,23 @@ def launch_fork_after_cuda(facts: Facts, matches: Matches) -> Answer:
 
 
 SLOW_SECONDS = 1.0  # a sound resolver needs milliseconds
+
+
+@check(needs="network", reads="network launcher live")
+def host_name_unresolved(facts: Facts) -> Answer:
+    network, launcher = facts.network, facts.launcher
+    if network.localhost is not None and not any(_loopback(one) or one in _own(network) for one in network.localhost):
+        where = ", ".join(network.localhost) or "no name that is known"
+        return Hit({"where": where}, cite("name resolution", f"localhost: {where}"), variant="localhost")
+    # A rank that torchrun has started was given an address that serves; MASTER_ADDR with this name is launch_unreachable's to tell.
+    told = launcher.launcher == "torchrun" or (launcher.master_addr == network.hostname and launcher.master_addr_resolves == ())
+    if network.hostname is None or network.addresses or network.resolve_error is None or told:
+        return None
+    silent = (network.resolve_seconds or 0) >= SLOW_SECONDS
+    asked = any(arm.part == "launchers" for arm in facts.live.arms)
+    values = {"name": network.hostname, "error": network.resolve_error.rstrip("."), "seconds": f"{network.resolve_seconds or 0:.1f}"}
+    evidence = cite("name resolution", f"{network.hostname}: {values['error']}")
+    return Hit(values, evidence, variant="asked" if asked else "silent" if silent else None)
 
 
 @check(needs="network", reads="network live")

@@ -369,6 +369,7 @@ class NetworkFacts:
     hostname: str | None = None
     addresses: tuple[str, ...] = ()  # what the host name resolves to
     resolve_error: str | None = None
+    localhost: tuple[str, ...] | None = None  # what that name resolves to; () = nothing; None = not asked, or no answer in time
     resolve_seconds: float | None = None
     reverse_seconds: float | None = None  # for the name of an own address, which a TCPStore asks for each client
     interfaces: tuple[Interface, ...] = ()

@@ -82,7 +82,8 @@ JUDGED: Mapping[str, str] = {
     "toolkit": "nvccs.path nvccs.version nvccs.release nvccs.source nvccs.error cuda_home_source cuda_home_exists nvcc.path nvcc.version"
     " nvcc.source nvcc.error gcc_path clang",
     "visibility": "selected stopped_at",
-    "network": "resolve_error local_port_first local_port_last interfaces.name interfaces.loopback infiniband.device infiniband.port",
+    "network": "resolve_error localhost local_port_first local_port_last interfaces.name interfaces.loopback infiniband.device"
+    " infiniband.port",
     "launcher": "launcher scheduler world_size master_addr master_addr_error master_port master_port_owner nodes ranks_started rank_claims"
     " init_method start_method readings.launcher readings.world_size readings.local_world_size readings.nodes readings.complete"
     " readings.unreadable commands.launcher commands.words commands.variables commands.each commands.tasks commands.nodes commands.gpus"

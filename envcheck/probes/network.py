@@ -23,15 +23,19 @@ def probe(host: Host) -> NetworkFacts | Missing:
     name = facts.get("node") or None
     interfaces = interfaces_of(host)
     own = next((one for row in interfaces if row.up is not False and not row.loopback for one in row.addresses if "." in one), None)
-    backwards = Task(lambda: host.reverse(own, RESOLVE_SECONDS)) if own else None  # a dead resolver costs its time once
+    # Side by side: a dead resolver costs its time once.
+    backwards = Task(lambda: host.reverse(own, RESOLVE_SECONDS)) if own else None
+    loopback = Task(lambda: host.resolve("localhost", RESOLVE_SECONDS))
     answer = host.resolve(name, RESOLVE_SECONDS) if name else None
     seconds = backwards.result(RESOLVE_SECONDS + 1) if backwards else None
+    localhost = loopback.result(RESOLVE_SECONDS + 1)
     ports = [whole_number(one, 5) for one in (host.read(PORTS, 64) or "").split()] if linux else []
     first, last = ports if len(ports) == 2 else (None, None)
     return NetworkFacts(
         hostname=name,
         addresses=answer.addresses if answer else (),
         resolve_error=answer.error if answer else "this host has no name",
+        localhost=localhost.addresses if localhost and not localhost.timed_out else None,
         resolve_seconds=round(answer.seconds, 4) if answer else None,
         reverse_seconds=round(seconds, 4) if seconds is not None else None,
         interfaces=interfaces,

@@ -328,4 +328,24 @@ def test_static_slow_names() -> None:
         mounts = " && ".join(f"mount --bind {folder}/{name} /etc/{name}" for name in ("resolv.conf", "hosts", "nsswitch.conf"))
         setup = f'ip link set lo up && {mounts} && exec {sys.executable} -c "{silent}" "$0" "$@"'
         found = static("unshare", "-n", "-m", "sh", "-c", setup)
-    assert "s to get" in found["name-resolution-slow"]["message"]
+    told = found["host-name-unresolved"]
+    assert "s nobody said" in told["message"]
+    assert "name-resolution-slow" in told["consequences"]
+
+
+@needs_networks
+@pytest.mark.parametrize(
+    ("hosts", "rule"),
+    [
+        pytest.param("127.0.0.1 localhost\n", "host-name-unresolved", id="the own name"),
+        pytest.param("127.0.1.1 {name}\n", "host-name-unresolved", id="localhost"),
+        pytest.param("127.0.0.1 localhost\n192.0.2.7 localhost\n127.0.1.1 {name}\n", None, id="both, and an address too many"),
+    ],
+)
+def test_static_names_of_this_host(hosts: str, rule: str | None, tmp_path: Path) -> None:
+    """In a network with no name server."""
+    (tmp_path / "hosts").write_text(hosts.format(name=socket.gethostname()))
+    (tmp_path / "nsswitch.conf").write_text("hosts: files\n")
+    mounts = " && ".join(f"mount --bind {tmp_path}/{name} /etc/{name}" for name in ("hosts", "nsswitch.conf"))
+    found = static("unshare", "-n", "-m", "sh", "-c", f'ip link set lo up && {mounts} && exec "$0" "$@"')
+    assert (rule in found) if rule else "host-name-unresolved" not in found

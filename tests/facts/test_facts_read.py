@@ -39,7 +39,6 @@ SHOWN = {
     "openmp": "how torch was built",
     "peermem": "GPUDirect RDMA by nvidia_peermem; newer kernels do without, so its absence is no finding",
     "rate": "of an InfiniBand port; no value is wrong by itself",
-    "resolve_error": "why the host's own name has no address",
     "seconds_ago": "when an Xid was",
     "stack_soft_bytes": "a limit",
     "tmp_free_bytes": "a limit",

@@ -60,6 +60,14 @@ ALLOWED = {
         " -x NCCL_SOCKET_IFNAME=^lo,docker,virbr,br-,veth …",
     ): "docker0 is left out: docker's own bridge, by its name on every machine",
     (
+        "host-name-unresolved",
+        "echo '127.0.0.1 localhost' | sudo tee -a /etc/hosts    # in place of a line that gives localhost another address",
+    ): "loopback has this address on every machine",
+    (
+        "host-name-unresolved",
+        'echo "127.0.1.1 $(hostname)" | sudo tee -a /etc/hosts    # a machine that trains alone',
+    ): "the address that Debian gives a machine's own name",
+    (
         "launch-unreachable",
         "export MASTER_ADDR=127.0.0.1 MASTER_PORT=PORT    # for each process; accelerate launch --main_process_ip, deepspeed --master_addr",
     ): "loopback has this address on every machine",

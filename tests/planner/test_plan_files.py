@@ -352,7 +352,7 @@ def seconds_of(kind: str, count: int, plans: bool) -> float:
     text = head + "".join(line.format(number) for number in range(count)) + tail
     names = {"txt": "requirements.txt", "toml": "pyproject.toml", "yml": "environment.yml", "lock": "uv.lock"}
 
-    def once() -> float:
+    def once(text: str) -> float:
         began = time.process_time()
         if plans:
             planned(NEW, **{kind: text})
@@ -360,7 +360,7 @@ def seconds_of(kind: str, count: int, plans: bool) -> float:
             read_wish_file(names[kind], text)
         return time.process_time() - began
 
-    return min(once(), once())
+    return min(once(text + "\n" * time_of_asking) for time_of_asking in range(3))  # conftest remembers what a text was read as
 
 
 @pytest.mark.parametrize(
