@@ -83,6 +83,7 @@ _MASKED = r"\[secret\]|\$|[<{*…]|\.\.\.|(?:None|none|True|true|False|false|NUL
 _CODE = r"(?:bytes|bool|Optional)\b|[a-z_]{2,30}\.[a-z_.]{2,60}\("  # types and calls, of the lines of source in a traceback
 _CODE += r"|(?:sum|len|min|max|sorted|list|dict|set|tuple|str|int|next|open)\("
 _IN = r"(?:Secret(?:Str)?|Some|Just|Optional|PASSWORD)\("  # what languages put a value into
+_PINNED_VERSION = r"=\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}(?:[a-z.+-]{1,5}\d{1,8})?(?![^\s\"',;\])])"  # secretstorage==3.3.3
 _BELOW = r"(?:(?<=\x20{3})|(?<=\n\x20\x20)|(?<=\t))[A-Za-z_][\w-]{0,40}:[\x20\n]"  # a name of its own, on a line that is further in
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
@@ -106,7 +107,7 @@ _ASSIGNED = re.compile(
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\((?:sensitive|hidden|redacted|not\sset)|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|{_PINNED_VERSION}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\((?:sensitive|hidden|redacted|not\sset)|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=[^\\]\")[^\s),\]}\"\\](?:[^\"\n\\]|\\[\"\\;:,&$!@#%']){3,400}|(?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;，；。、\\]{4,})"
     r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}->\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )

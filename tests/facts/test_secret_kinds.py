@@ -1650,6 +1650,9 @@ def test_what_is_cut_off_was_masked_before() -> None:
         "bucket_key_sizes = [16, 32, 64, 128, 16, 32, 64, 128, 16, 32, 64, 128, 7, 9, 11, 13]\nmonkey: [1, 2, 3, 4, 5, 6, 7, 8, 9, "
         "10, 11, 12, 13, 14, 15, 16]",
         "gate kernel regression, see 66541# and door #88213; safe to merge 4096* copies",
+        "secretstorage==3.3.3",
+        "secretstorage==3.4.0rc1; sys_platform == 'linux'",
+        "- django-secrets==1.0.*",
     ],
 )
 def test_what_only_looks_like_one_stays(text: str) -> None:
