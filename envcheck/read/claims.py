@@ -735,6 +735,8 @@ def settled(claims: Sequence[Claim]) -> tuple[tuple[Fact, ...], tuple[str, ...]]
     what a program printed comes before a sentence."""
     facts: list[Fact] = []
     doubts: list[str] = []
+    if any(claim.subject == "system.macos_version" and claim.role is Role.HAS for claim in claims):  # no CUDA there says nothing of MPS
+        claims = [claim for claim in claims if claim.subject != "devices.available" or "cuda" not in claim.line.lower()]
     for subject in dict.fromkeys(claim.subject for claim in claims):
         mine = [claim for claim in claims if claim.subject == subject and claim.role is Role.HAS]
         mine = [claim for claim in mine if claim.printed] or mine

@@ -305,7 +305,10 @@ class _Report:
             self.put("torch.hip", version_in(self.said(key) or ""), key)
         self.put("torch.xpu", version_in(self.said("xpu used to build pytorch") or "", single=True), "xpu used to build pytorch")
         available = self.values.get("is cuda available", ("", "", 0))[0].strip().lower()
-        self.put("devices.available", {"true": True, "yes": True, "false": False, "no": False}.get(available), "is cuda available")
+        answers = {"true": True, "yes": True, "false": False, "no": False}
+        mac = (self.said("os") or "").lower().startswith("mac")
+        if not (mac and "torch.cuda" not in self.notes.facts):  # a build for the CPU, and MPS is not asked for
+            self.put("devices.available", answers.get(available), "is cuda available")
         self._cpu_build(version)
 
     def _no_torch(self) -> bool:
