@@ -47,19 +47,23 @@ def open_given(path: str, patience: float = PATIENCE_SECONDS) -> BinaryIO:
     """The same for reading in pieces. A FIFO in a folder may have no writer, or one that falls silent, and is given up then; a pipe of the
     shell's has one that is still at work."""
     require_answer(path, one_line(path, 200))
-    if not (stat.S_ISFIFO(os.stat(path).st_mode) and os.path.exists(os.path.realpath(path))):
+    seen = os.stat(path)
+    fifo = stat.S_ISFIFO(seen.st_mode) and os.path.exists(os.path.realpath(path))
+    of_proc = os.name == "posix" and stat.S_ISREG(seen.st_mode) and seen.st_size == 0  # such as /proc/kmsg, which waits for more to come
+    if not fifo and not of_proc:
         return open(path, "rb")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not _ready(descriptor, patience):
+    if fifo and not _ready(descriptor, patience):
         os.close(descriptor)
         raise UsageError(_silent(one_line(path, 200), patience))
-    return io.BufferedReader(_Fifo(descriptor, one_line(path, 200), patience))
+    return io.BufferedReader(_Pieces(descriptor, one_line(path, 200), patience if fifo else None))
 
 
-class _Fifo(io.RawIOBase):
-    """A FIFO, each piece of which has to come in time: who opened it first may never write again, nor close it."""
+class _Pieces(io.RawIOBase):
+    """A FIFO, each piece of which has to come in time: who opened it first may never write again, nor close it. Or a file (no patience)
+    that is none but by its mode: it may not wait at all."""
 
-    def __init__(self, descriptor: int, path: str, patience: float) -> None:
+    def __init__(self, descriptor: int, path: str, patience: float | None) -> None:
         self._descriptor, self._path, self._patience = descriptor, path, patience
 
     def readable(self) -> bool:
@@ -68,7 +72,7 @@ class _Fifo(io.RawIOBase):
     def readinto(self, into: Any) -> int:
         piece = _piece(self._descriptor, len(into), self._patience)
         if piece is None:
-            raise UsageError(_silent(self._path, self._patience))
+            raise UsageError(_silent(self._path, self._patience or 0))
         into[: len(piece)] = piece
         return len(piece)
 
@@ -101,8 +105,10 @@ def _piece(descriptor: int, most_bytes: int, patience: float | None) -> bytes | 
     while patience is None or _ready(descriptor, patience):
         try:
             return os.read(descriptor, most_bytes)
-        except BlockingIOError:  # ready for another reader of the same pipe
-            continue
+        except BlockingIOError:
+            if patience is None:  # a plain file by its mode alone, as /proc/kmsg is
+                raise
+            # a pipe was ready for another reader of it
     return None
 
 

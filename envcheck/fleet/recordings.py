@@ -144,19 +144,19 @@ def documents(piece: RecordedPiece) -> Iterator[tuple[RecordedAt, bytes | None]]
         at = piece.start
         if at:  # the line before belongs to the piece before
             file.seek(at - 1)
-            at = _after_line(file, at - 1)
+            at = _after_line(file, at - 1, piece.end)
         number = 0
         while at < piece.end and (line := file.readline(FACTS_LIMIT_BYTES + 1)):
             number += 1
             cut = len(line) > FACTS_LIMIT_BYTES
-            end = _after_line(file, at + len(line)) if cut else at + len(line)
+            end = _after_line(file, at + len(line), piece.end) if cut else at + len(line)
             yield RecordedAt(piece.paths[0], at, end - at, number), None if cut else line
             at = end
 
 
-def _after_line(file: BinaryIO, at: int) -> int:
-    """Where the next line begins."""
-    while part := file.readline(1 << 20):
+def _after_line(file: BinaryIO, at: int, last: int) -> int:
+    """Where the next line begins, or a place behind `last`: a line that goes on there is no matter of this piece."""
+    while at <= last and (part := file.readline(1 << 20)):
         at += len(part)
         if part.endswith(b"\n"):
             break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -365,9 +366,13 @@ def export(profile: Profile, name: str, value: str | None) -> str:
     return f"unset {quoted(name)}" if value is None else f"export {quoted(name)}={quoted(value)}"
 
 
+# The Python as its shell has it, in quotes where it has to be: a folder may be called anything.
+_PIP = re.compile(r"(?:& )?(?:'[^']{0,4096}'|\"[^\"]{0,4096}\"|[^\s'\"]){1,4096} -m pip(?= )")
+
+
 def in_notebook(lines: Sequence[str]) -> tuple[str, ...]:
     """pip lines as cells: %pip is the pip of the kernel's own Python, which the shell's need not be."""
-    return tuple("%pip" + line.partition(" -m pip")[2] for line in lines if " -m pip " in line)
+    return tuple("%pip" + line[found.end() :] for line in lines if (found := _PIP.match(line)))
 
 
 def with_cmd(commands: Commands, profile: Profile) -> Commands:
