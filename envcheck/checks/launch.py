@@ -175,12 +175,23 @@ def host_name_unresolved(facts: Facts) -> Answer:
         return Hit({"where": where}, cite("name resolution", f"localhost: {where}"), variant="localhost")
     # A rank that torchrun has started was given an address that serves; MASTER_ADDR with this name is launch_unreachable's to tell.
     told = launcher.launcher == "torchrun" or (launcher.master_addr == network.hostname and launcher.master_addr_resolves == ())
-    if network.hostname is None or network.addresses or network.resolve_error is None or told:
+    if network.hostname is None or network.resolve_error == "not recorded" or told:
+        return None
+    name, addresses, error = network.hostname, network.addresses, network.resolve_error
+    if network.full_name and network.full_name_addresses is not None:  # the name that its address has
+        name, addresses, error = network.full_name, network.full_name_addresses, "a name with no address"
+    values = {"name": name, "where": ", ".join(addresses), "seconds": f"{network.resolve_seconds or 0:.1f}"}
+    if addresses:
+        own = {one.partition("%")[0] for interface in network.interfaces for one in interface.addresses}
+        if not own or any(_loopback(one) or one.partition("%")[0] in own for one in addresses):
+            return None
+        return Hit(values, cite("name resolution", f"{name}: {values['where']}"), variant="elsewhere")
+    if error is None:
         return None
     silent = (network.resolve_seconds or 0) >= SLOW_SECONDS
     asked = any(arm.part == "launchers" for arm in facts.live.arms)
-    values = {"name": network.hostname, "error": network.resolve_error.rstrip("."), "seconds": f"{network.resolve_seconds or 0:.1f}"}
-    evidence = cite("name resolution", f"{network.hostname}: {values['error']}")
+    values["error"] = error.rstrip(".")
+    evidence = cite("name resolution", f"{name}: {values['error']}")
     return Hit(values, evidence, variant="asked" if asked else "silent" if silent else None)
 
 

@@ -369,6 +369,8 @@ class NetworkFacts:
     hostname: str | None = None
     addresses: tuple[str, ...] = ()  # what the host name resolves to
     resolve_error: str | None = None
+    full_name: str | None = None  # what socket.getfqdn makes of the host name, where that is another: torchrun's MASTER_ADDR
+    full_name_addresses: tuple[str, ...] | None = None  # () = it does not resolve; None = not asked, or no answer in time
     localhost: tuple[str, ...] | None = None  # what that name resolves to; () = nothing; None = not asked, or no answer in time
     resolve_seconds: float | None = None
     reverse_seconds: float | None = None  # for the name of an own address, which a TCPStore asks for each client

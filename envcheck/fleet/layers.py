@@ -116,7 +116,7 @@ LEFT_OUT: Mapping[str, str] = {
     " devices.utilization_percent devices.processes.pid topology",
     "cuda_driver": "devices.uuid devices.memory_free_bytes devices.seconds",
     "toolkit": "ninja cmake",
-    "network": "hostname addresses resolve_seconds reverse_seconds interfaces.addresses",
+    "network": "hostname addresses full_name full_name_addresses resolve_seconds reverse_seconds interfaces.addresses",
     "launcher": "rank local_rank master_addr_resolves variables readings.rank readings.local_rank readings.node_rank commands.node_rank",
     "python": "chosen_because",
     "torch": "config import_seconds import_failure.stack import_failure.watched_seconds import_failure.cpu_seconds"
@@ -342,10 +342,19 @@ def _strained_gpus(gpus: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
 
 
 def _strained_network(network: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
-    yield "addresses", sorted({_kind(one) for one in network.get("addresses") or ()})
-    yield from _over(network, ("resolve_seconds", "reverse_seconds"), 0.5)
     rows = [row for row in network.get("interfaces") or () if isinstance(row, dict)]
+    own = {_bare(one) for row in rows for one in row.get("addresses") or ()}
+    yield "full_name", bool(network.get("full_name"))
+    for name in ("addresses", "full_name_addresses", "localhost"):
+        known = network.get(name)
+        if isinstance(known, list | tuple):
+            yield name, (sorted({_kind(one) for one in known}), any(_bare(one) in own for one in known))
+    yield from _over(network, ("resolve_seconds", "reverse_seconds"), 0.5)
     yield "interfaces", [(row.get("name"), sorted({_kind(one) for one in row.get("addresses") or ()})) for row in rows]
+
+
+def _bare(address: Any) -> str:
+    return str(address).partition("%")[0]  # without the interface
 
 
 def _kind(address: Any) -> str:

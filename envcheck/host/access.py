@@ -26,6 +26,7 @@ from envcheck.host.syscalls import (
     allocate,
     cpu_counts,
     disk_space,
+    full_name,
     group_ids,
     ipv4_addresses,
     network_links,
@@ -97,6 +98,7 @@ class Host(Protocol):
     def allocate_shm(self, size: int) -> Trial: ...
     def resolve(self, name: str, timeout: float) -> Resolved: ...
     def reverse(self, address: str, timeout: float) -> float | None: ...
+    def full_name(self, name: str, timeout: float) -> str | None: ...
     def addresses(self) -> tuple[tuple[str, str], ...]: ...
     def links(self) -> tuple[tuple[str, int, int], ...]: ...
     def today(self) -> str | None: ...
@@ -355,6 +357,10 @@ class RealHost:
     def reverse(self, address: str, timeout: float) -> float | None:
         """Seconds until the question for the name of an address is answered."""
         return reverse(address, timeout)
+
+    def full_name(self, name: str, timeout: float) -> str | None:
+        """What socket.getfqdn makes of a host's name: its address, and what that is called."""
+        return full_name(name, timeout)
 
     def addresses(self) -> tuple[tuple[str, str], ...]:
         """(interface, IPv4 address) pairs of this host."""

@@ -104,6 +104,7 @@ QUESTIONS: Mapping[str, Question] = {
         lambda answer: {**answer._asdict(), "seconds": _rounded(answer.seconds)},
     ),
     "reverse": _of_machine("reverse", lambda answer, *_, **__: float(answer), _nothing, _rounded),
+    "full_name": _of_path("full_name", lambda answer, *_, **__: str(answer), _nothing),
     "addresses": _of_machine("addresses", _in_pairs, lambda _: ()),
     "links": _of_machine("links", lambda answer: tuple(tuple(row) for row in answer), lambda _: ()),
     "today": _of_machine("today", str, _nothing),

@@ -149,7 +149,6 @@ def reverse(address: str, timeout: float, lookup: Callable[..., Any] | None = No
 
     In a daemon thread, as for `resolve`.
     """
-    import threading
     import time
 
     if lookup is None:
@@ -164,10 +163,37 @@ def reverse(address: str, timeout: float, lookup: Callable[..., Any] | None = No
             return  # no name: an answer too
 
     began = time.monotonic()
-    thread = threading.Thread(target=ask, name="reverse", daemon=True)
+    _beside(ask, timeout)
+    return time.monotonic() - began
+
+
+def full_name(name: str, timeout: float, lookup: Callable[[str], str] | None = None) -> str | None:
+    """What socket.getfqdn makes of a host's name, by its address and back; None if that is not answered in time.
+
+    In a daemon thread, as for `resolve`.
+    """
+    if lookup is None:
+        import socket
+
+        lookup = socket.getfqdn
+    found: list[str] = []
+
+    def ask() -> None:
+        try:
+            found.append(lookup(name))
+        except (OSError, UnicodeError):
+            return
+
+    _beside(ask, timeout)
+    return found[0] if found else None
+
+
+def _beside(ask: Callable[[], None], timeout: float) -> None:
+    import threading
+
+    thread = threading.Thread(target=ask, name="names", daemon=True)
     thread.start()
     thread.join(timeout)
-    return time.monotonic() - began
 
 
 def ipv4_addresses() -> tuple[tuple[str, str], ...]:

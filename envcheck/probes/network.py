@@ -26,15 +26,19 @@ def probe(host: Host) -> NetworkFacts | Missing:
     # Side by side: a dead resolver costs its time once.
     backwards = Task(lambda: host.reverse(own, RESOLVE_SECONDS)) if own else None
     loopback = Task(lambda: host.resolve("localhost", RESOLVE_SECONDS))
+    named = Task(lambda: _full_name(host, name)) if name else None
     answer = host.resolve(name, RESOLVE_SECONDS) if name else None
     seconds = backwards.result(RESOLVE_SECONDS + 1) if backwards else None
     localhost = loopback.result(RESOLVE_SECONDS + 1)
+    full, leads = (named.result(RESOLVE_SECONDS + 1) if named else None) or (None, None)
     ports = [whole_number(one, 5) for one in (host.read(PORTS, 64) or "").split()] if linux else []
     first, last = ports if len(ports) == 2 else (None, None)
     return NetworkFacts(
         hostname=name,
         addresses=answer.addresses if answer else (),
         resolve_error=answer.error if answer else "this host has no name",
+        full_name=full,
+        full_name_addresses=leads,
         localhost=localhost.addresses if localhost and not localhost.timed_out else None,
         resolve_seconds=round(answer.seconds, 4) if answer else None,
         reverse_seconds=round(seconds, 4) if seconds is not None else None,
@@ -46,6 +50,15 @@ def probe(host: Host) -> NetworkFacts | Missing:
         variables={name: host.env[name] for name in sorted(host.env) if name.startswith(PREFIXES)},
         nccl_conf=_nccl_conf(host),
     )
+
+
+def _full_name(host: Host, name: str) -> tuple[str | None, tuple[str, ...] | None]:
+    """The name that torch takes for this host, where it is another than its own; and its addresses."""
+    full = host.full_name(name, RESOLVE_SECONDS)
+    if full is None or full == name:
+        return None, None
+    answer = host.resolve(full, RESOLVE_SECONDS)
+    return full, None if answer.timed_out else answer.addresses
 
 
 def interfaces_of(host: Host) -> tuple[Interface, ...]:

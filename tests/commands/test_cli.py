@@ -594,6 +594,24 @@ def test_who_calls_main_has_its_signal_handlers_back(capsys: pytest.CaptureFixtu
     assert [signal.getsignal(number) for number in numbers] == before
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_while_a_class_is_being_made(number: int, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python before 3.12 makes a RuntimeError of what a handler raises there."""
+
+    class Late:
+        def __set_name__(self, owner: type, name: str) -> None:
+            signal.raise_signal(number)
+
+    from envcheck.commands import MODULES
+
+    rules = importlib.import_module(f"envcheck.commands.{MODULES['rules']}")
+    monkeypatch.setattr(rules, "execute", lambda _args: type("Made", (), {"one": Late()}) and 0)
+    try:
+        assert main(["rules"]) == code
+    except SystemExit as ended:
+        assert ended.code == code
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows")
 def test_a_callers_own_way_with_a_signal_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint at SIGUSR1, a profiler at SIGPROF."""

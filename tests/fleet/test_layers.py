@@ -64,6 +64,8 @@ def test_a_look_a_minute_later_has_the_same_digests(h100: dict) -> None:
     later = json.loads(json.dumps(h100))
     later["system"] |= {"time": "23:59:59", "uptime_seconds": 8.0, "memory_available_bytes": h100["system"]["memory_bytes"] - 1}
     later["network"] |= {"hostname": "other", "addresses": ["10.9.9.9"]}
+    [eth0] = [one for one in later["network"]["interfaces"] if one["addresses"] == h100["network"]["addresses"]]
+    eth0["addresses"] = ["10.9.9.9"]
     later["gpus"]["devices"][0] |= {"uuid": "GPU-other", "temperature_celsius": 31.0, "power_watts": 71.0, "bus_id": "0000:99:00.0"}
     later["driver"]["nvml"]["seconds"] = 0.5
     assert layers.digests(later) == layers.digests(h100)
