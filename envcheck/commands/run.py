@@ -89,6 +89,9 @@ def _beside(args: argparse.Namespace, by: RuleSession, report: Report | None) ->
 
         _save(replace(report, command=CommandRun(tuple(args.argv), False, report.exit_code, "", ("the check found an error",))), args)
         return report.exit_code
+    if os.name == "posix" and _is_typed_into(args.argv) and os.isatty(0) and os.isatty(2):
+        say(visible(f"envcheck: {name} is a shell that somebody types into: it has the terminal to itself, and no failure is explained\n"))
+        return hand_over(args.argv)
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ()) if os.name == "posix" else set()
     try:
         ended = run_and_keep(args.argv, [path for path in (args.output, *(path for _, path in args.documents)) if path])
@@ -106,6 +109,23 @@ def _beside(args: argparse.Namespace, by: RuleSession, report: Report | None) ->
     if ended.number:
         raise EndedBySignal(ended.number)
     return ended.code
+
+
+_SHELLS = frozenset(("sh", "ash", "bash", "dash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh"))
+_TAKE_A_WORD = frozenset(("--rcfile", "--init-file", "-o", "+o", "-O", "+O"))
+
+
+def _is_typed_into(argv: Sequence[str]) -> bool:
+    """A shell without a script or -c. It controls jobs on the terminal that it finds at stderr, and a pseudo-terminal controls none."""
+    if os.path.basename(argv[0]) not in _SHELLS:
+        return False
+    words = iter(argv[1:])
+    for word in words:
+        if word in _TAKE_A_WORD:
+            next(words, None)
+        elif word[:1] not in "-+" or (not word.startswith("--") and "c" in word) or word in ("-", "--", "--command", "--help", "--version"):
+            return False
+    return True
 
 
 def _not_started(args: argparse.Namespace, error: OSError, before: Report | None) -> int:

@@ -69,10 +69,13 @@ class Signals:
 
     def as_they_were(self) -> None:
         """In the command's process, before it becomes the command. What was sent to us before it was there waits for it as well, and what
-        is sent to all from now on reaches it by itself."""
-        taken = (pending(os.getppid()) & self._caught) - _OF_A_STOP
-        for one in taken - signal.sigpending():
+        is sent to all from now on reaches it by itself. One to stop must not do so yet, for we wait until it is the command."""
+        waits, waits_here = pending(os.getppid()) & self._caught, signal.sigpending()
+        taken = waits - _OF_A_STOP
+        for one in taken - waits_here:
             os.kill(os.getpid(), one)
+        taken |= (waits | waits_here) & {signal.SIGTSTP}
+        signal.signal(signal.SIGTSTP, signal.SIG_IGN)  # throws it away
         os.write(self._hand, sum(1 << one for one in taken).to_bytes(_HANDED_BYTES, "little"))
         for one, handler in self._before.items():
             signal.signal(one, signal.SIG_IGN if handler is signal.SIG_IGN else signal.SIG_DFL)
@@ -152,6 +155,9 @@ class Signals:
             self._handed_over.discard(number)
             self._witness.listen()
             self._witness.got(number)
+            if number == signal.SIGTSTP:
+                self._told_to_stop = True
+                _send(pid, number)
             return
         if number in (signal.SIGTSTP, signal.SIGCONT):  # each takes the other back where that is pending
             self._told_to_stop = number == signal.SIGTSTP

@@ -347,8 +347,8 @@ def _strained_network(network: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     yield "full_name", bool(network.get("full_name"))
     for name in ("addresses", "full_name_addresses", "localhost"):
         known = network.get(name)
-        if isinstance(known, list | tuple):
-            yield name, (sorted({_kind(one) for one in known}), any(_bare(one) in own for one in known))
+        if name == "addresses" or isinstance(known, list | tuple):
+            yield name, (sorted({_kind(one) for one in known or ()}), any(_bare(one) in own for one in known or ()))
     yield from _over(network, ("resolve_seconds", "reverse_seconds"), 0.5)
     yield "interfaces", [(row.get("name"), sorted({_kind(one) for one in row.get("addresses") or ()})) for row in rows]
 

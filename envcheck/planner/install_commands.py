@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -366,13 +365,24 @@ def export(profile: Profile, name: str, value: str | None) -> str:
     return f"unset {quoted(name)}" if value is None else f"export {quoted(name)}={quoted(value)}"
 
 
-# The Python as its shell has it, in quotes where it has to be: a folder may be called anything.
-_PIP = re.compile(r"(?:& )?(?:'[^']{0,4096}'|\"[^\"]{0,4096}\"|[^\s'\"]){1,4096} -m pip(?= )")
-
-
 def in_notebook(lines: Sequence[str]) -> tuple[str, ...]:
     """pip lines as cells: %pip is the pip of the kernel's own Python, which the shell's need not be."""
-    return tuple("%pip" + line[found.end() :] for line in lines if (found := _PIP.match(line)))
+    rests = [line[_end_of_word(line) :] for line in lines]
+    return tuple("%pip" + rest.removeprefix(" -m pip") for rest in rests if rest.startswith(" -m pip "))
+
+
+def _end_of_word(line: str) -> int:
+    """Of the Python, which its shell has in quotes where it has to be: a folder may be called anything."""
+    quote = ""
+    start = len("& ") if line.startswith("& ") else 0
+    for at, one in enumerate(line[start:], start):
+        if one == quote:
+            quote = ""
+        elif not quote and one in "'\"":
+            quote = one
+        elif not quote and one == " ":
+            return at
+    return len(line)
 
 
 def with_cmd(commands: Commands, profile: Profile) -> Commands:

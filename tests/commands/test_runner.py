@@ -26,6 +26,7 @@ from patients import HERE
 
 from envcheck.commands import keys
 from envcheck.commands.kernel_word import KernelWatch
+from envcheck.commands.run import _is_typed_into
 from envcheck.commands.streams import Copy, Written, _not_copied
 from envcheck.report.session import rule_session
 
@@ -501,6 +502,33 @@ def test_what_was_sent_before_the_command_was_there_is_taken_over_once() -> None
     assert done.stdout == "once\n", done.stderr
 
 
+STOPPED_BEFORE = """
+import os, signal, time
+from envcheck.commands import signals
+given = signals.Signals()
+read, write = os.pipe()
+child = os.fork()
+if child == 0:
+    os.kill(os.getpid(), signal.SIGTSTP)
+    given.as_they_were()
+    os.write(write, b"it is the command")
+    signal.pause()
+assert os.read(read, 100) == b"it is the command"
+given._handed_over = given._taken_over()
+given._take(signal.SIGTSTP, child, int)
+assert os.WSTOPSIG(os.waitpid(child, os.WUNTRACED)[1]) == signal.SIGTSTP
+given._witness.end()
+os.kill(child, signal.SIGKILL)
+print("stops as the command")
+"""
+
+
+def test_a_stop_before_the_command_is_there_comes_when_it_is() -> None:
+    """We wait until it is: what stopped before would leave a terminal that no key frees."""
+    done = subprocess.run(python(STOPPED_BEFORE), capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "stops as the command\n", done.stderr
+
+
 @pytest.mark.parametrize("refused", ["os.fork", "beside.renamed"])
 def test_signals_are_passed_on_where_no_witness_can_be_had(start: Callable[..., Any], refused: str) -> None:
     process = start(*python(PATIENT), refused=refused)
@@ -661,6 +689,30 @@ def on_terminal(command: Callable[..., list[str]], tmp_path: Path) -> Iterator[C
     yield run
     for one in opened:
         one.close()
+
+
+def test_a_shell_that_somebody_types_into_has_its_jobs(on_terminal: Callable[..., Terminal]) -> None:
+    shell = on_terminal("run bash --norc; echo it ended $?")
+    shell.until("has the terminal to itself")
+    shell.until(r"[#$] ")
+    shell.type("sh -c 'echo run''ning; exec sleep 60'\r")
+    shell.until("running")
+    shell.type("\x1a")
+    shell.until("Stopped")
+    shell.type("kill %1; exit 7\r")
+    shell.until("it ended 7")
+
+
+@pytest.mark.parametrize(
+    ("words", "typed"),
+    [
+        ("bash", True), ("/bin/zsh -f", True), ("bash --rcfile x -il", True), ("sh -i +m", True), ("fish", True), ("bash -o vi", True),
+        ("bash train.sh", False), ("sh -c ls", False), ("bash -lc ls", False), ("bash --norc train.sh", False), ("sh -", False),
+        ("bash --version", False), ("python3", False), ("fish --command ls", False),
+    ],
+)  # fmt: skip
+def test_which_shells_are_typed_into(words: str, typed: bool) -> None:
+    assert _is_typed_into(words.split()) is typed
 
 
 def test_on_a_terminal_stdin_may_be_anything(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:

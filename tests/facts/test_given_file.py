@@ -107,3 +107,15 @@ def test_observations_that_are_nested_without_end(tmp_path: Path) -> None:
     deep.write_text('{"env": ' + "[" * 900 + "]" * 900 + "}")
     ended = subprocess.run([*ENVCHECK, "diagnose", "--facts", str(deep)], capture_output=True, text=True, check=False)
     assert ended.returncode == 2 and ended.stderr.count("\n") == 1 and "nested too deeply" in ended.stderr, ended.stderr
+
+
+@pytest.mark.skipif(not os.access("/proc/kmsg", os.R_OK), reason="needs root on Linux")
+@pytest.mark.parametrize(
+    "words", [["diagnose", "{}"], ["compare", "{}", "{}"], ["--facts", "{}"], ["plan", "-r", "{}"], ["--config", "{}"]]
+)
+def test_a_plain_file_that_waits_for_more(tmp_path: Path, words: list[str]) -> None:
+    """By its mode /proc/kmsg is one. Somebody's link leads there."""
+    (tmp_path / "log.txt").symlink_to("/proc/kmsg")
+    line = [sys.executable, "-m", "envcheck", *(one.format(tmp_path / "log.txt") for one in words)]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and "Resource temporarily unavailable" in done.stderr, done.stderr

@@ -295,6 +295,18 @@ def test_the_order_of_the_recordings_does_not_count(fleet: tuple[Path, dict[str,
     assert render_fleet(report_on(turned), "json") == render_fleet(report_on(fleet[0]), "json")
 
 
+def test_a_line_without_end_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recordings, "PIECE_BYTES", 1 << 20)
+    path = tmp_path / "long.jsonl"
+    path.write_bytes(b"{" * (40 << 20) + b"\n{}\n")
+    read = []
+    whole = recordings._after_line
+    monkeypatch.setattr(recordings, "_after_line", lambda file, at, last: read.append((end := whole(file, at, last)) - at) or end)
+    found = [place.line for piece in recordings._lines(str(path)) for place, _ in recordings.documents(piece)]
+    assert len(found) == 2, "the long one, and the one behind it"
+    assert sum(read) < 3 * (40 << 20)
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no devices")
 def test_a_device_is_no_recording() -> None:
     with pytest.raises(UsageError, match="neither a file nor a folder"), ExitStack() as keep:

@@ -26,6 +26,7 @@ from envcheck.facts.quoting import quoted
 from envcheck.facts.record import replace
 from envcheck.facts.snapshot import PythonFacts
 from envcheck.planner.assume import Machine, assumed
+from envcheck.planner.install_commands import in_notebook
 from envcheck.planner.result import TOOLS, Commands
 
 QUOTES = "'\u2018\u2019\u201a\u201b"
@@ -286,6 +287,21 @@ def test_conda_without_a_driver_sets_its_variable_on_a_line_of_its_own() -> None
         'set "CONDA_OVERRIDE_CUDA=13.0"',
         "conda install -c conda-forge pytorch-gpu=2.13.0 cuda-version=13.0",
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "cell"),
+    [
+        ("python3 -m pip install torch", "%pip install torch"),
+        ("'/tmp/x -m pip ; touch y #/bin/python' -m pip install torch", "%pip install torch"),
+        ("'/a'\"'\"' -m pip ; touch y' -m pip install torch", "%pip install torch"),
+        ("& 'C:\\my env\\python.exe' -m pip install torch", "%pip install torch"),
+        ("uv pip install --python '/x -m pip y' torch", None),
+    ],
+)
+def test_a_cell_begins_behind_the_python(line: str, cell: str | None) -> None:
+    """IPython gives what follows %pip to a shell."""
+    assert in_notebook([line]) == ((cell,) if cell else ())
 
 
 def test_in_a_notebook_the_line_is_a_cell_too() -> None:

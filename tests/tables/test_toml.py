@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from envcheck.tables import toml
 from envcheck.tables.file import read_table, table_names
 from envcheck.tables.folders import rules_folder, toml_files
 from envcheck.tables.toml import as_json, json_name, load_toml, parse_toml
@@ -89,3 +91,52 @@ def test_dots_of_prose_are_no_key() -> None:
 def test_a_key_of_many_parts_is_refused_however_they_are_written(part: str) -> None:
     with pytest.raises(ValueError, match="parts"):
         parse_toml(".".join([part] * 2000) + " = 1\n")
+
+
+MANY = "a." * 100 + "a = 1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".".join("a" + " " * 41 if one % 50 == 0 else "a" for one in range(2000)) + " = 1",
+        ".".join('"' + "a" * 1001 + '"' if one % 50 == 0 else "a" for one in range(2000)) + " = 1",
+        f't = {{ x = """\nends""", {MANY}, z = "q" }}',
+        f't = {{ x = """\nends with a quotation mark"""", {MANY}, z = "q" }}',
+        f"# it's\n{MANY} # \"",
+        f"x = '''\n it's \"\"\" '''\n{MANY}",
+        f'x = "\\""\n{MANY} # "',
+        f'x = """a \\""" {MANY}\n"""\n{MANY}',
+    ],
+)
+def test_a_key_of_many_parts_is_not_hidden_by_what_stands_around_it(text: str) -> None:
+    with pytest.raises(ValueError, match="a key of more than 60 parts"):
+        parse_toml(text)
+
+
+@pytest.mark.parametrize("text", [f'x = "{MANY}"', f'x = """{MANY}"""', f"x = '{MANY}'", f"# {MANY}", f'x = """a \\""" {MANY} """'])
+def test_as_many_dots_in_a_string_or_a_comment_are_none(text: str) -> None:
+    assert parse_toml(text).keys() <= {"x"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "# " + ("a" * 900 + ".") * 58 + "a", "# " + "a" * 1000, 'icon{} = "data:image/png;base64,' + "aB3/" * 300 + '"',
+        "# " + "a. b " * 300, 'text{} = """' + '\\"""' * 60 + "a." * 70 + '"""', "text{} = '" + "a." * 300 + "'",
+    ],
+)  # fmt: skip
+def test_the_look_for_such_keys_costs_the_length_of_the_text(line: str) -> None:
+    """A ratio: the machine may be slow."""
+
+    def seconds(count: int) -> float:
+        text = "".join(line.replace("{}", str(one)) + "\n" for one in range(count))
+
+        def once() -> float:
+            began = time.process_time()
+            assert toml._deep_key(text) is None
+            return time.process_time() - began
+
+        return min(once() for _ in range(3))
+
+    assert seconds(400) < 8 * seconds(100) + 0.01
