@@ -695,11 +695,8 @@ def test_a_shell_that_somebody_types_into_has_its_jobs(on_terminal: Callable[...
     shell = on_terminal("run bash --norc; echo it ended $?")
     shell.until("has the terminal to itself")
     shell.until(r"[#$] ")
-    shell.type("sh -c 'echo run''ning; exec sleep 60'\r")
-    shell.until("running")
-    shell.type("\x1a")
-    shell.until("Stopped")
-    shell.type("kill %1; exit 7\r")
+    shell.type("set -o | grep monitor; exit 7\r")
+    shell.until(r"monitor\s+on\b")
     shell.until("it ended 7")
 
 
