@@ -57,11 +57,17 @@ _SAYS = re.compile(r"[:：]\s{1,8}\Z|\s(?:is|was|ist|war|es|est|é|esta|está)\s
 # ${NAME:?what a shell says without one}, ${NAME:-$(…)}, ${NAME:0:4}
 _EXPANDED = re.compile(r"\?|[+=-]?[$`]|\d{1,4}(?::\d{1,4})?\}")
 _EXPANDS = re.compile(r"\$\{\w{1,80}:\Z")
+# What a text is declared as: `str | None`, `Optional[str]`, `Final`; TypeScript's `string`, Rust's `&'static str`
+TYPE = (
+    r"(?:&(?:'\w{1,20}\s)?(?:mut\s)?)?(?:[a-z]{1,10}(?:\.|::))?(?:str|string|String|bytes|Final|ClassVar|Optional|Union|Option|Any|AnyStr|Text|Literal"
+    r"|LiteralString|Annotated|Secret(?:Str(?:ing)?|Bytes)?|Cow|None|object|any|char)(?![\w-])(?:\[[^\n]{0,80}?\]|<[^\n]{0,80}?>)?(?:\s?\|\s?[A-Za-z_][\w.]{0,30}){0,4}"
+)
 # What a switch is set to, what keeps passwords, a type
 _SETTING = re.compile(
-    r"(?i:yes|no|on|off|never|empty|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|yescrypt|(?:scram-)?sha-?\d{1,3}\w{0,8}"
+    r"(?i:yes|no|on|off|never|empty|inherit|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|yescrypt|(?:scram-)?sha-?\d{1,3}\w{0,8}"
     r"|not[_-]needed)" + _END_OF_WORD
     + r"|(?:(?:&(?:'\w{1,20}\s)?)?str|[Ss]tring|SecretStr(?:ing)?|(?:Option|Zeroizing)<[\w<>&'\x20]{1,40}>)(?=\s{0,4}[,;)}\n]|\Z)"
+    + rf"|{TYPE}(?=\s{{0,4}}=(?!=))"
     + r"|[A-Z][A-Za-z]{1,40}(?:\(\)|(?=\s(?:\|\s|=\s?[A-Z\[{(])))"
 )  # fmt: skip
 # passwd of nsswitch.conf: where accounts are looked for
