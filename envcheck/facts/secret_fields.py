@@ -1,5 +1,5 @@
-"""Secrets whose name stands apart from them: elsewhere in a small object, in the flag that a call declares, before a default, in the command
-of a store of secrets."""
+"""Secrets whose name stands apart from them: elsewhere in a small object, in the flag that a call declares, in what a variable is without a
+value, in the command of a store of secrets."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def _of_an_object(named: Callable[[str], bool]) -> Callable[[re.Match[str]], boo
         if _NUMBER.fullmatch(value) or (" " in value and not any(map(str.isdigit, value))) or is_reference(text, start, found.start(2)):
             return False
         before = text[max(0, start - _NEAR) : start]
-        opened = None
-        for opened in _BEGINS.finditer(before):
-            pass
+        opened = max(_BEGINS.finditer(before), key=re.Match.end, default=None)
         inside = before[opened.end() :] if opened else before
         names = _NAMING.findall(inside)
         if names:
@@ -85,7 +83,7 @@ _HELP = re.compile(
 )
 # ${oc.env:HF_TOKEN,x}, ${HF_TOKEN:-"x"}, PASSWORD="$(echo x)"
 _EXPANDED = re.compile(
-    rf"(\$\{{(?:[\w.]{{1,20}}:)?{_NAME}(?:,\s{{0,4}}[\"']?|:?[-=]\$?[\"']))(?!\[secret\]|[${{<]|[\"'])([^\"'\\\n}}]{{4,400}})"
+    rf"(\$\{{(?:[\w.]{{1,20}}:)?{_NAME}(?:,\s{{0,4}}[\"']?|:?[-=]\$?[\"'])){_KEPT}(?![\"'])([^\"'\\\n}}]{{4,400}})"
     rf"|(?<![\w.-])([\w.-]{{2,80}}[\"']?=[\"']?\$\((?:echo|printf)\s{{1,4}}(?:-\w{{1,2}}\s{{1,4}}|[\"']?%s[\"']?\s{{1,4}})?[\"']?){_KEPT}([^\s\"'()|\\]{{4,400}})"
 )
 
@@ -106,14 +104,22 @@ _DOTTED = re.compile(
 )
 
 
+_SIGN = re.compile("[=:]")
+_CODE = re.compile(r"\x20=\x20?\Z")  # no quotation mark before the value
+
+
 def _dotted(found: re.Match[str]) -> bool:
     """Whether a secret stands there: `session.key = name` is code."""
     value = found[2]
     if is_reference(found.string, found.start(), found.start(2)) or "/" in value[:2]:
         return False
-    return (
-        thought_of(value, True) or drawn(value) or (found[1].lower().startswith("secret") and found[1][-1] != " " and not value.islower())
-    )
+    if thought_of(value, True) or drawn(value):
+        return True
+    if found[1].endswith((" ", "\t")) and not _SIGN.search(found[1]):  # no sign: spark-defaults.conf
+        return found[1].lower().startswith(("secret", "access")) and value.isalnum() and not value.isalpha() and not value.isdigit()
+    if _CODE.search(found[1]):
+        return False
+    return not value.isalpha() or not value.islower() or found[1][0] in "sSpP"
 
 
 # ------------------------------------------------------------------ commands of stores of secrets

@@ -92,7 +92,7 @@ _VERSION = r"(?:\d{1,3}!)?\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}(?:[a-z.+-]{1,5}\d{1,8
 _PINNED_VERSION = (
     rf"(?:={{1,2}}{_VERSION}|[~^]{_VERSION}|[<>!~]=?\s?{_VERSION}[^\s\"']{{0,40}}|{_VERSION}=[\w.]{{0,40}}_\d{{1,4}})\\?(?![^\s\"',;\])|])"
 )
-_BELOW = r"(?:(?<=\x20{3})|(?<=\n\x20\x20)|(?<=\t))[A-Za-z_][\w-]{0,40}:[\x20\n]"  # a name of its own, on a line that is further in
+_BELOW = r"(?:(?<=\x20{3})|(?<=\n)|(?<=\n\x20\x20)|(?<=\t))[A-Za-z_][\w-]{0,40}:[\x20\n]"  # a name of its own, on the next line
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
 # What stands in a name, and not at its edge alone
@@ -102,7 +102,7 @@ _NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|{_LAST_WORD})"
 _PROGRAMS = rf"(?:(?i:{_ENGLISH}|{_KEYS}[_-]?key|{_LAST_WORD})"
 # Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
 _GIVEN = (
-    rf"(?:{_QUOTE}|&quot;)?(?:\[\d{{0,4}}\]|[\]}}?])?(?:\x20?\((?:str|string|hidden|secret|required)\))?\s{{0,40}}(?::\s{{0,4}}{TYPE}\s{{0,4}}=(?=\s{{0,4}}(?:{_IN})?{_PREFIX}[\"'])|:=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{_IN}(?={_PREFIX}[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
+    rf"(?:{_QUOTE}|&quot;)?(?:\[\d{{0,4}}\]|[\]}}?])?(?:\x20?\((?:str|string|hidden|secret|required)\))?\s{{0,40}}(?::\s{{0,4}}{TYPE}\s{{0,4}}=(?=\s{{0,4}}(?:{_IN}|\[)?{_PREFIX}[\"'])|:=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{_IN}(?={_PREFIX}[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
     rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}})?(?:{_PREFIX}(?:\"{{3}}|'{{3}}){_BLANK}{{0,4}}|{_PREFIX}{_QUOTE}(?:[\"']{{2,3}}(?=[^\s\"']{{4}}))?|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
 )
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
@@ -123,7 +123,7 @@ _ASSIGNED = re.compile(
 _APART = re.compile(
     rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
     rf"|:{_BLANK}{{1,40}}(?:desc:\s\w{{1,20}}{_BLANK}{{1,40}})?value:\s|\n[^\n]{{0,200}}\binput_value=[\"'])"
-    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>(?!@)(?:\s{{0,4}}\n\s{{0,40}})?(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
+    rf"|<(?![A-Z_]{{2,60}}>\s{{0,4}}\n(?:[^<\n]|<(?!/)){{0,200}}(?:\n|\Z))[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>(?!@)(?:\s{{0,4}}\n\s{{0,40}})?(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
     rf"|<name>[\w.-]{{0,80}}(?:{_PROGRAMS}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
     rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_PROGRAMS}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"

@@ -60,7 +60,7 @@ _EXPANDS = re.compile(r"\$\{\w{1,80}:\Z")
 # What a text is declared as: `str | None`, `Optional[str]`, `Final`; TypeScript's `string`, Rust's `&'static str`
 TYPE = (
     r"(?:&(?:'\w{1,20}\s)?(?:mut\s)?)?(?:[a-z]{1,10}(?:\.|::))?(?:str|string|String|bytes|Final|ClassVar|Optional|Union|Option|Any|AnyStr|Text|Literal"
-    r"|LiteralString|Annotated|Secret(?:Str(?:ing)?|Bytes)?|Cow|None|object|any|char)(?![\w-])(?:\[[^\n]{0,80}?\]|<[^\n]{0,80}?>)?(?:\s?\|\s?[A-Za-z_][\w.]{0,30}){0,4}"
+    r"|LiteralString|Annotated|Secret(?:Str(?:ing)?|Bytes)?|Cow|None|object|any|char|(?:[Ll]ist|[Tt]uple|[Ss]et|Sequence|Iterable|Vec)(?=[\[<]))(?![\w-])(?:\[[^\n]{0,80}?\]|<[^\n]{0,80}?>)?(?:\s?\|\s?[A-Za-z_][\w.]{0,30}){0,4}"
 )
 # What a switch is set to, what keeps passwords, a type
 _SETTING = re.compile(
@@ -91,13 +91,26 @@ _NOTHING = re.compile(
 _BEFORE_NOTHING = ("\n", "\\n", "|", "| ", ":")
 
 
+# conda's name=1.2.3, on a command's line or as an item of a list
+_PIN = re.compile(r"\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}[a-z]{0,2}\d{0,4}(?![^\s\"',;\])])")
+_OF_CONDA = re.compile(
+    r"\b(?:conda|mamba|micromamba)\s[^\n|;&]{0,300}?\b(?:install|create|update|upgrade)\s|\A[\x20\t]{0,40}-[\x20\t]{1,4}[\"']?[a-z][a-z0-9._-]{1,60}=\Z"
+)
+
+
+def _is_pin(text: str, value: int) -> bool:
+    """Whether a version stands here, behind the name of a package of conda."""
+    line = text[max(0, value - 400) : value].rpartition("\n")[2]
+    return line.endswith("=") and bool(_PIN.match(text, value) and _OF_CONDA.search(line))
+
+
 def is_reference(text: str, start: int, value: int) -> bool:
     """Whether no secret stands at `value`, behind a name and a sign that begin at `start`."""
     if text.endswith(_BEFORE_NOTHING, 0, value) and _NOTHING.search(text, max(0, value - 160), value):
         return True
     if _REFERENCE.match(text, value) or _FILE.match(text, value) or _SETTING.match(text, value):
         return True
-    if _is_expanded(text, value) or _is_variable(text, value):
+    if _is_pin(text, value) or _is_expanded(text, value) or _is_variable(text, value):
         return True
     before = text[max(start, value - 120) : value]
     if _OF_A_KEEPER.search(before) and _KEEPER.match(text, value):
