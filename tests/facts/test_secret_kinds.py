@@ -1415,6 +1415,97 @@ def test_what_is_cut_off_was_masked_before() -> None:
     assert end_of("short", 10) == "short"
 
 
+APART = [  # X: the secret
+    "password: str = 'X'",
+    "hf_token: str | None = 'X'",
+    'token: Optional[str] = "X"',
+    "token: Final = 'X'",
+    "api_key: typing.Optional[str] = 'X'",
+    "def f(user, hf_token: str = 'X', n: int = 3):",
+    "api_key: str = Field(default='X')",
+    "const token: string = 'X';",
+    "token?: string = 'X'",
+    'let api_key: &str = "X";',
+    'static PASSWORD: &\'static str = "X";',
+    'let token: String = String::from("X");',
+    'const char password[] = "X";',
+    'token: list[str] = ["X"]',
+    "export DB_PASSWORD=$'X!'",
+    "+ HF_TOKEN=$'X'",
+    'HF_TOKEN=$"X"',
+    "c.ServerApp.token = u'X'",
+    'api_key = f"X"',
+    'api_key = r"X"',
+    "secret = rb'X'",
+    "{u'password': u'X'}",
+    'HF_TOKEN = str("X")',
+    "python t.py --password $'X' --lr 1",
+    "fs.s3a.secret.key=X",
+    "--conf spark.hadoop.fs.s3a.secret.key=X",
+    "spark.hadoop.fs.s3a.secret.key  X",
+    "('fs.s3a.secret.key', 'X')",
+    "api.key=X",
+    "api.key: X",
+    '[tool.x]\n"api.key" = "X"',
+    "fs.azure.account.key.box.blob.core.windows.net=X",
+    "aws secretsmanager create-secret --secret-string X",
+    "t.py --db-secret-value X --lr 1",
+    "az keyvault secret set --vault-name v --name n --value X",
+    "aws ssm put-parameter --name x --value X --type SecureString",
+    "token: ${oc.env:HF_TOKEN,X}",
+    'HF_TOKEN=${HF_TOKEN:-"X"}',
+    'export PASSWORD="$(echo X)"',
+    "vault kv put secret/x foo=X bar=X",
+    "modal secret create x FOO=X",
+    "flyctl secrets set FOO=X -a app",
+    'env:\n  - value: "X"\n    name: HF_TOKEN\n',
+    "env:\n- name: HF_TOKEN\n  value: X\n- name: A\n  value: bluejay77\n",
+    "- value: bluejay77\n  name: A\n- value: X\n  name: HF_TOKEN\n",
+    '{"value":"X","name":"HF_TOKEN"}',
+    '[{"Value": "X", "Type": "s", "Name": "DB_PASSWORD"}]',
+    '{"VALUE": "X", "KEY": "password"}',
+    '<add value="X" key="DbPassword" />',
+    'env {\n  value = "X"\n  name  = "HF_TOKEN"\n}',
+    '  + value = "X"\n  + name = "db_password"',
+    '"db_password": {"sensitive": true, "type": "string", "value": "X"}',
+    '"db_password": {\n  "value": "X",\n  "type": "string"\n}',
+    "db_password:\n  sensitive: true\n  value: X\n",
+    'output "token" { value = "X" }',
+    '"token": {"type": "string", "default": "X"}',
+    '<string name="api_key">X</string>',
+    "<key>ApiToken</key>\n<string>X</string>",
+    '<setting name="ApiKey" serializeAs="String"><value>X</value></setting>',
+    'parser.add_argument("--token", type=str, default="X")',
+    "@click.option('--hf-token', default='X')",
+]
+
+
+@pytest.mark.parametrize("said", APART)
+def test_a_secret_is_hidden_where_it_stands_and_nothing_else_is(said: str) -> None:
+    for secret in ("hunter2xyz", "Zk3jd8sK2l"):
+        shown = mask_secrets(said.replace("X", secret))
+        assert shown == said.replace("X!", "X").replace("X", MASK)
+        assert mask_secrets(shown) == shown
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ('"tokens": ["hunter2xyz"]', '"tokens": [secret]]'),
+        ('"tokens": [\n  "hunter2xyz"\n]', '"tokens": [secret]\n]'),
+        ('password: "bluejay77" => "hunter2xyz"', 'password: "[secret]"'),
+        ("--hf_token X  of the hub (default: hunter2xyz)", "--hf_token [secret]  of the hub (default: [secret])"),
+        ("--password\nhunter2xyz\n--lr\n1", "--password\n[secret]\n--lr\n1"),
+        ("t.py --password \\\n  hunter2xyz", "t.py --password \\\n  [secret]"),
+        ("password=1.2.3.4", "password=[secret]"),
+        ("- DB_PASSWORD=1.2.3.4", "- DB_PASSWORD=[secret]"),
+        ("tokens/secret=hunter2xyz", "tokens/secret=[secret]"),
+    ],
+)
+def test_secrets_beside_which_more_is_hidden(said: str, shown: str) -> None:
+    assert mask_secrets(said) == shown
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -1653,6 +1744,44 @@ def test_what_is_cut_off_was_masked_before() -> None:
         "secretstorage==3.3.3",
         "secretstorage==3.4.0rc1; sys_platform == 'linux'",
         "- django-secrets==1.0.*",
+        "tiktoken==0.7.0",
+        "pip install torch==2.5.1 tiktoken==0.7.0 transformers==4.44.0",
+        "tiktoken==0.7.0\\\n    --hash=sha256:9f86d0",
+        "tiktoken=0.7.0=py310_0",
+        "jsontoken=0.2=pyhd8ed1ab_0",
+        "conda install -y jsontoken=0.2.1",
+        "dependencies:\n  - jsontoken=0.2.1\n",
+        "Requirement already satisfied: apikey==0.2.4.post1+cu121 in /opt",
+        "hvac-secret===1.0 dj-secretkey==1.0|jsontoken!=0.2.4",
+        "zxcvbn-password==4.4.28 django-passwords==0.3.12",
+        '["pip", "install", "hvac-secret==1.0.2", "torch"]',
+        'apikey = "^0.2.4"\n"django-secrets" = ">=1.0,<2"',
+        "t.py --password\nRuntimeError: CUDA error: no kernel image",
+        "x.py --api-key\nTraceback (most recent call last):",
+        "usage: t.py [-h] --token\nstep 1 loss 2.0",
+        "mysql -u root -p\nERROR 1045 (28000): Access denied",
+        "t.py --password\nKilled",
+        "password: str\ntoken: Optional[str] = None\napi_key: str | None = get_token()",
+        "def f(token: str, name: str = 'bluejay77x'):",
+        "tokenizer: str = 'gpt2x9'",
+        "session.key = layer_name; self.auth.key = name2; client.key missing",
+        "account.key=/etc/x.pem",
+        '{"name": "num_tokens", "value": "bluejay77"}',
+        '{"value": 3.5, "name": "HF_TOKEN"}',
+        '{"value": "Enter your password", "key": "password_label"}',
+        "- name: HF_TOKEN\n  valueFrom: x\n- value: bluejay77\n  name: A",
+        "<key>model</key><string>bluejay77</string>",
+        '<string name="password_hint">Enter password</string>',
+        'parser.add_argument("--tokenizer", default="gpt2-medium9")',
+        "--max-tokens N (default: 4096x)",
+        "${oc.env:HF_TOKEN,null}",
+        'PASSWORD="$(cat /run/x)"',
+        "modal secret create x FOO=$FOO",
+        '"tokens": ["gpt2", "llama2", "Hello1"]',
+        "secrets: inherit\nimagePullSecrets: [{name: regcred}]",
+        "password:\nusername: bob",
+        "hub_token=<HUB_TOKEN>\npush_to_hub_token=<PUSH_TO_HUB_TOKEN>\nrun_name=llama-7b-Aa1Bb2",
+        "step 10 | 1234.5 tokens/s | 12 tokens per second",
     ],
 )
 def test_what_only_looks_like_one_stays(text: str) -> None:
