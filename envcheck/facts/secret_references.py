@@ -104,13 +104,22 @@ def _is_pin(text: str, value: int) -> bool:
     return line.endswith("=") and bool(_PIN.match(text, value) and _OF_CONDA.search(line))
 
 
+_CAPITALS = re.compile(r"[A-Z][A-Z_]{2,60}(?![\w-])")
+
+
+def _is_metavar(text: str, value: int) -> bool:
+    """Whether what stands behind a flag is its own name in capitals, as help writes it."""
+    found = _CAPITALS.match(text, value)
+    return bool(found and text[max(0, value - 64) : value - 1].replace("-", "_").upper().endswith("__" + found[0]))
+
+
 def is_reference(text: str, start: int, value: int) -> bool:
     """Whether no secret stands at `value`, behind a name and a sign that begin at `start`."""
     if text.endswith(_BEFORE_NOTHING, 0, value) and _NOTHING.search(text, max(0, value - 160), value):
         return True
     if _REFERENCE.match(text, value) or _FILE.match(text, value) or _SETTING.match(text, value):
         return True
-    if _is_pin(text, value) or _is_expanded(text, value) or _is_variable(text, value):
+    if _is_pin(text, value) or _is_metavar(text, value) or _is_expanded(text, value) or _is_variable(text, value):
         return True
     before = text[max(start, value - 120) : value]
     if _OF_A_KEEPER.search(before) and _KEEPER.match(text, value):

@@ -1494,7 +1494,7 @@ def test_a_secret_is_hidden_where_it_stands_and_nothing_else_is(said: str) -> No
         ('"tokens": ["hunter2xyz"]', '"tokens": [secret]]'),
         ('"tokens": [\n  "hunter2xyz"\n]', '"tokens": [secret]\n]'),
         ('password: "bluejay77" => "hunter2xyz"', 'password: "[secret]"'),
-        ("--hf_token X  of the hub (default: hunter2xyz)", "--hf_token [secret]  of the hub (default: [secret])"),
+        ("--hf-token HF_TOKEN  of the hub (default: hunter2xyz)", "--hf-token HF_TOKEN  of the hub (default: [secret])"),
         ("--password\nhunter2xyz\n--lr\n1", "--password\n[secret]\n--lr\n1"),
         ("t.py --password \\\n  hunter2xyz", "t.py --password \\\n  [secret]"),
         ("password=1.2.3.4", "password=[secret]"),
