@@ -88,9 +88,10 @@ _IN = (
 )
 _PREFIX = r"(?:[bBrRuUfF]{1,2}|\$)?"  # of a text in Python; $'…' of bash
 # secretstorage==3.3.3, conda's secretstorage=3.3.3=py310_0, of a lock file ^3.3 and >=3.3
-_VERSION = r"(?:\d{1,3}!)?\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}(?:[a-z.+-]{1,5}\d{1,8}){0,3}"
+_VERSION = r"(?:\d{1,3}!)?\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}(?:[a-z.+-]{1,5}\d{1,8}){0,3}(?:\+[a-z0-9.]{1,40})?"
 _PINNED_VERSION = (
-    rf"(?:={{1,2}}{_VERSION}|[~^]{_VERSION}|[<>!~]=?\s?{_VERSION}[^\s\"']{{0,40}}|{_VERSION}=[\w.]{{0,40}}_\d{{1,4}})\\?(?![^\s\"',;\])|])"
+    rf"(?:={{1,2}}{_VERSION}|[~^]{_VERSION}|(?:[<>]=?|[!~]=)\s?{_VERSION}(?:,\s?[<>!~=]{{1,2}}[\d.*]{{1,20}}){{0,4}}|{_VERSION}=[\w.]{{0,40}}_\d{{1,4}})"
+    r"(?=[\s\"'`,;:&|<>)\]}\\]|\.(?:\s|\Z)|\Z)"
 )
 _BELOW = r"(?:(?<=\x20{3})|(?<=\n)|(?<=\n\x20\x20)|(?<=\t))[A-Za-z_][\w-]{0,40}:[\x20\n]"  # a name of its own, on the next line
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
@@ -121,7 +122,7 @@ _ASSIGNED = re.compile(
 )
 # A name here and its value there: <password>…</password>, {"name": "HF_TOKEN", "value": "…"}, ("password", "…"), `setenv HF_TOKEN …`
 _APART = re.compile(
-    rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
+    rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])(?!\d{{1,5}}(?:\.\d{{1,6}}){{1,3}}\s)|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
     rf"|:{_BLANK}{{1,40}}(?:desc:\s\w{{1,20}}{_BLANK}{{1,40}})?value:\s|\n[^\n]{{0,200}}\binput_value=[\"'])"
     rf"|<(?![A-Z_]{{2,60}}>\s{{0,4}}\n(?:[^<\n]|<(?!/)){{0,200}}(?:\n|\Z))[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>(?!@)(?:\s{{0,4}}\n\s{{0,40}})?(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
     rf"|<name>[\w.-]{{0,80}}(?:{_PROGRAMS}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"

@@ -94,7 +94,7 @@ _BEFORE_NOTHING = ("\n", "\\n", "|", "| ", ":")
 # conda's name=1.2.3, on a command's line or as an item of a list
 _PIN = re.compile(r"\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}[a-z]{0,2}\d{0,4}(?![^\s\"',;\])])")
 _OF_CONDA = re.compile(
-    r"\b(?:conda|mamba|micromamba)\s[^\n|;&]{0,300}?\b(?:install|create|update|upgrade)\s|\A[\x20\t]{0,40}-[\x20\t]{1,4}[\"']?[a-z][a-z0-9._-]{1,60}=\Z"
+    r"\b(?:conda|mamba|micromamba)\s[^\n|;&]{0,300}?\b(?:install|create|update|upgrade)\s|::[a-z][\w.-]{1,60}=\Z|\A[\x20\t]{0,40}-[\x20\t]{1,4}[\"']?[a-z][a-z0-9._-]{1,60}=\Z"
 )
 
 
