@@ -7,8 +7,9 @@ from base64 import b64decode
 from collections.abc import Callable
 
 from envcheck.facts.secret_codes import coded
+from envcheck.facts.secret_fields import fielded
 from envcheck.facts.secret_places import mapped, placed
-from envcheck.facts.secret_references import is_reference
+from envcheck.facts.secret_references import TYPE, is_reference
 from envcheck.facts.secret_shapes import OF_A_REQUEST, scattered, spoken, without_tails
 from envcheck.facts.secret_words import FOREIGN, any_of
 
@@ -56,7 +57,7 @@ _TOKENS = (
     re.compile(r"\$(?:apr1|2[aby]?|[156y]|argon2(?:id?|d))\$[^\s:'\"]{16,}"),
 )  # fmt: skip
 # TOKENIZERS_PARALLELISM, max_tokens, pad_token_id and the like are none: they belong to a vocabulary.
-_VOCABULARY = "(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)"
+_VOCABULARY = "(?<!pad_)(?<!eos_)(?<!bos_)(?<!unk_)(?<!sep_)(?<!cls_)(?<!mask_)(?<!tik)"
 _FOREIGN = rf"{any_of(FOREIGN)}(?![长类数学库桶对环化器])"  # the length or number of keys is none
 _WORDS = rf"{_VOCABULARY}token(?!iz|s|[_-](?:id|type|embed|dim|len|count|num|size|limit|budget|per|pos|prob|idx|bucket))"
 _WORDS += r"|secret|(?<!/etc/)passw(?:or)?[dt]|pass_?phrase|credential|connection_?string"
@@ -79,12 +80,20 @@ SECRET_NAME = re.compile(
 _QUOTE = r"\\{0,3}[\"']"  # also as JSON within JSON writes it
 _BLANK = r"(?:\s|\\{1,3}[nrt]|\\{1,3}(?:x1b|u001b)\[[\d;]{0,12}m)"  # also as strings write it
 # "$HF_TOKEN" and "None" tell nothing, and what is masked stays as it is
-_MASKED = r"\[secret\]|\$|[<{*…]|\.\.\.|(?:None|none|True|true|False|false|NULL|[Nn]ull)(?![\w-])"
+_MASKED = r"\[secret\]|\$(?![\"'])|\[?[<{*…]|\.\.\.|(?:None|none|True|true|False|false|NULL|[Nn]ull)(?![\w-])"
 _CODE = r"(?:bytes|bool|Optional)\b|[a-z_]{2,30}\.[a-z_.]{2,60}\("  # types and calls, of the lines of source in a traceback
 _CODE += r"|(?:sum|len|min|max|sorted|list|dict|set|tuple|str|int|next|open)\("
-_IN = r"(?:Secret(?:Str)?|Some|Just|Optional|PASSWORD)\("  # what languages put a value into
-_PINNED_VERSION = r"=\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}(?:[a-z.+-]{1,5}\d{1,8})?(?![^\s\"',;\])])"  # secretstorage==3.3.3
-_BELOW = r"(?:(?<=\x20{3})|(?<=\n\x20\x20)|(?<=\t))[A-Za-z_][\w-]{0,40}:[\x20\n]"  # a name of its own, on a line that is further in
+_IN = (
+    r"(?:Secret(?:Str)?|Some|Just|Optional|PASSWORD|str|String(?:::from)?|[fF]ield)\((?:default\s?=\s?)?"  # what languages put a value into
+)
+_PREFIX = r"(?:[bBrRuUfF]{1,2}|\$)?"  # of a text in Python; $'…' of bash
+# secretstorage==3.3.3, conda's secretstorage=3.3.3=py310_0, of a lock file ^3.3 and >=3.3
+_VERSION = r"(?:\d{1,3}!)?\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}(?:[a-z.+-]{1,5}\d{1,8}){0,3}(?:\+[a-z0-9.]{1,40})?"
+_PINNED_VERSION = (
+    rf"(?:={{1,2}}{_VERSION}|[~^]{_VERSION}|(?:[<>]=?|[!~]=)\s?{_VERSION}(?:,\s?[<>!~=]{{1,2}}[\d.*]{{1,20}}){{0,4}}|{_VERSION}=[\w.]{{0,40}}_\d{{1,4}})"
+    r"(?=[\s\"'`,;:&|<>)\]}\\]|\.(?:\s|\Z)|\Z)"
+)
+_BELOW = r"(?:(?<=\x20{3})|(?<=\n)|(?<=\n\x20\x20)|(?<=\t))[A-Za-z_][\w-]{0,40}:[\x20\n]"  # a name of its own, on the next line
 _SCHEME = r"(?:bearer|basic|token|digest|negotiate|ntlm|apikey|hawk|aws4-hmac-sha256)"
 
 # What stands in a name, and not at its edge alone
@@ -94,8 +103,8 @@ _NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|{_LAST_WORD})"
 _PROGRAMS = rf"(?:(?i:{_ENGLISH}|{_KEYS}[_-]?key|{_LAST_WORD})"
 # Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
 _GIVEN = (
-    rf"(?:{_QUOTE}|&quot;)?[\]}}]?(?:\x20?\((?:str|string|hidden|secret|required)\))?\s{{0,40}}(?::=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{_IN}(?=[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
-    rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}})?(?:b?(?:\"{{3}}|'{{3}}){_BLANK}{{0,4}}|b?{_QUOTE}(?:[\"']{{2,3}}(?=[^\s\"']{{4}}))?|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
+    rf"(?:{_QUOTE}|&quot;)?(?:\[\d{{0,4}}\]|[\]}}?])?(?:\x20?\((?:str|string|hidden|secret|required)\))?\s{{0,40}}(?::\s{{0,4}}{TYPE}\s{{0,4}}=(?=\s{{0,4}}(?:{_IN}|\[)?{_PREFIX}[\"'])|:=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{_IN}(?={_PREFIX}[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
+    rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}})?(?:{_PREFIX}(?:\"{{3}}|'{{3}}){_BLANK}{{0,4}}|{_PREFIX}{_QUOTE}(?:[\"']{{2,3}}(?=[^\s\"']{{4}}))?|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
 )
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
 # What begins in Chinese, Japanese or Korean is a sentence: they are typed by means of a list to choose from, which no password field has.
@@ -107,15 +116,15 @@ _ASSIGNED = re.compile(
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|{_PINNED_VERSION}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}[\"']|\((?:sensitive|hidden|redacted|not\sset)|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|{_PINNED_VERSION}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}{_PREFIX}[\"']|\((?:sensitive|hidden|redacted|not\sset)|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=[^\\]\")[^\s),\]}\"\\](?:[^\"\n\\]|\\[\"\\;:,&$!@#%']){3,400}|(?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;，；。、\\]{4,})"
-    r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}->\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
+    r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}[-=]>\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )
 # A name here and its value there: <password>…</password>, {"name": "HF_TOKEN", "value": "…"}, ("password", "…"), `setenv HF_TOKEN …`
 _APART = re.compile(
-    rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
+    rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])(?!\d{{1,5}}(?:\.\d{{1,6}}){{1,3}}\s)|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
     rf"|:{_BLANK}{{1,40}}(?:desc:\s\w{{1,20}}{_BLANK}{{1,40}})?value:\s|\n[^\n]{{0,200}}\binput_value=[\"'])"
-    rf"|<[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>(?!@)(?:\s{{0,4}}\n\s{{0,40}})?(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
+    rf"|<(?![A-Z_]{{2,60}}>\s{{0,4}}\n(?:[^<\n]|<(?!/)){{0,200}}(?:\n|\Z))[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>(?!@)(?:\s{{0,4}}\n\s{{0,40}})?(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
     rf"|<name>[\w.-]{{0,80}}(?:{_PROGRAMS}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
     rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_PROGRAMS}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"
@@ -178,7 +187,7 @@ _LISTED = re.compile(
     rf"(?:(?:\n|\\{{1,3}}n)(?:\[[^\]\n]{{1,40}}\]:?\s)?[\x20\t]{{0,40}}-[\x20\t]{{1,8}}(?:{_QUOTE})?{_ITEM}(?:{_QUOTE})?){{1,40}}"
     rf"|((?<!special_)(?i:tokens)(?:{_QUOTE})?\s{{0,4}}[:=]\s{{0,4}})"
     rf"(?:(?:\[|,|(?:\n|\\{{1,3}}n)(?:\[[^\]\n]{{1,40}}\]:?\s)?[\x20\t]{{0,40}}-)\s{{0,8}}(?:{_QUOTE})?"
-    rf"(?=[\w+/=.~-]{{12}})(?=[^\s\"']{{0,80}}(?:\d[^\s\"']{{0,80}}[A-Za-z]|[a-z][A-Z])){_ITEM}(?:{_QUOTE})?){{1,40}}"
+    rf"(?:(?=[\w+/=.~-]{{8}})(?=[A-Za-z_-]{{1,20}}\d{{1,10}}[A-Za-z])|(?=[\w+/=.~-]{{12}}))(?=[^\s\"']{{0,80}}(?:\d[^\s\"']{{0,80}}[A-Za-z]|[a-z][A-Z])){_ITEM}(?:{_QUOTE})?){{1,40}}"
 )
 # "sudo -S … <<< secret", "docker login --password-stdin <<EOF" and the line below
 _HERE = re.compile(
@@ -260,7 +269,7 @@ _OPAQUE = re.compile(
 )
 # "--password x", "--hf-token x", "'--api-key', 'x'": the value is a word of its own
 _FLAG = re.compile(
-    rf"((?<![\w-])--?[\w.-]{{0,40}}(?:{_WORDS}|credentials|bearer|{_KEYS}-?key|pwd|storepass|keypass|(?<=-)(?:pass|pw|key)(?=[=\s]\s{{0,8}}[\"']?(?=[^\s\"']{{8}})[^\s\"'\d]{{1,80}}\d))(?:(?:=|\s{{1,8}}(?:\\\s{{1,8}})?)[\"']?|[\"'],\s{{0,8}}[\"']))"
+    rf"((?<![\w-])--?[\w.-]{{0,40}}(?:{_WORDS}|credentials|bearer|{_KEYS}-?key|pwd|storepass|keypass|(?<=-)(?:pass|pw|key)(?=[=\s]\s{{0,8}}[\"']?(?=[^\s\"']{{8}})[^\s\"'\d]{{1,80}}\d))(?:-(?:string|value|text))?(?:(?:=|\s{{1,8}}(?:\\\s{{1,8}})?)(?:\$?[\"'])?|[\"'],\s{{0,8}}[\"']))"
     rf"(?!{_MASKED}|-|\\\s)([^\s\"']+)",
     re.IGNORECASE,
 )
@@ -277,6 +286,7 @@ _OTHERWISE = re.compile(
     rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)??-A\s{{1,4}}bearer\s{{1,8}}(?:-a|--auth)[=\s]\s{{0,8}}"
     rf"|\bssh-keygen{_SPAN}-[NP]\s{{1,8}}|\s/pass(?:word)?:|\boathtool\s(?:-[\w-]{{1,20}}\s{{1,4}}){{0,6}}(?!-)|\bunseal\s{{1,8}}(?!-)"
     rf"|\bhttp-basic\.\S{{1,80}}\s{{1,4}}\S{{1,80}}\s{{1,4}}|\bpypi-token\.\S{{1,80}}\s{{1,4}}|\brclone\s{{1,4}}(?:obscure\s{{1,4}}|config{_SPAN}(?:pass|token|key|\w{{0,20}}secret\w{{0,20}})[=\s])"
+    rf"|\bkeyvault\ssecret\sset{_SPAN}--value[=\s]\s{{0,8}}|\bput-parameter\b(?=[^\n]{{0,400}}SecureString)[^\n|;&]{{0,200}}?\s--value[=\s]\s{{0,8}}"
     rf"|\bvastai\s{{1,4}}set\s{{1,4}}api-key\s{{1,8}}|\bossutil\w{{0,4}}{_SPAN}-k\s{{1,8}}"
     rf"|\bactivate-refresh-token\s{{1,4}}\S{{1,80}}\s{{1,4}}|\bkaggle{_SPAN}-n\s{{1,4}}key\s{{1,4}}-v\s{{1,4}}|\baddauth\s{{1,4}}digest\s{{1,4}}[^\s:]{{1,80}}:"
     rf"|_USER(?:NAME)?=[A-Za-z][^\s:=\"']{{0,80}}:(?!//)|\bAUTH\s(?:PLAIN|default|LOGIN)\s|(?:\bUSER\s\S{{1,80}}\s{{1,4}}(?:[^\n]{{0,200}}\n){{0,2}}[^\n]{{0,40}}?|\b331[\x20-][^\n]{{0,200}}\n[^\n]{{0,40}}?|>\s|\*cmd\*\s[\"'])\bPASS\s|(?<![\w.-])\w\d{{1,4}}\sLOGIN\s\S{{1,80}}\s"
@@ -354,6 +364,8 @@ _PUBLIC = re.compile(
     r"(-----BEGIN (?:(?:TRUSTED |X509 )?CERTIFICATE(?: REQUEST)?|(?:RSA |EC |DSA )?PUBLIC KEY|X509 CRL|DH PARAMETERS|PKCS7"
     r"|PGP PUBLIC KEY BLOCK|PGP SIGNATURE)-----[\w+/=\s\\]{1,20000}(?:-----END |\Z))"
 )
+_LAST_OF_LINE = re.compile(r"(?<![^\s\"'])(--?[\w.-]{1,80})[\x20\t]{0,8}\r?\n\s{0,8}[\"']?\Z")
+_ONE_WORD = re.compile(r"[^\s]{1,400}[\x20\t]{0,8}(?:\r?\n|\Z)")
 # Further words of one that YAML writes without quotation marks
 _REST_OF_LINE = re.compile(
     r"((?<![^\n])[\x20\t]{0,40}(?:-\s)?[\w\"'-]{1,60}:[^\n]{0,120}\n[\x20\t]{2,40}(?:-\s)?[\w-]{0,60}:\x20\[secret\])(?:\x20[A-Za-z0-9!?$%&*+=@_.-]{1,40}){1,8}(?=\r?\n|\Z)"
@@ -380,7 +392,7 @@ def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     if "BEGIN " in text or "Private-Lines" in text or "ANSIBLE_VAULT" in text:
         text = _PEM.sub(rf"\1{mask}", text)
     text = _without_logins(_headless(text, mask), mask)
-    text = placed(text, mask, lambda name: bool(_NAME.search(name)))
+    text = placed(fielded(text, mask, _is_named), mask, _is_named)
     text = _CODES.sub(lambda found: f"{found[1] or found[2]}{mask}", text)
     text = _LONE.sub(mask, text)
     text = _columns(_ARGUMENT.sub(lambda found: mask if _random(found[0]) else found[0], text), mask)
@@ -397,6 +409,10 @@ def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     text = without_tails(coded(spoken(scattered(text, mask), mask), mask), mask)
     text = _SECOND_OF_TWO.sub(rf"\1{mask}", text) if f"{mask} / " in text else text
     return _REST_OF_LINE.sub(r"\1", text) if f": {mask} " in text else text
+
+
+def _is_named(name: str) -> bool:
+    return bool(_NAME.search(name))
 
 
 def _without_logins(text: str, mask: str) -> str:
@@ -433,7 +449,21 @@ def _without_named(text: str, mask: str) -> str:
 
 def _unless_reference(found: re.Match[str], before: str, mask: str) -> str:
     """What stands before a secret, and the mask; the text as it was where no secret stands there."""
-    return found[0] if is_reference(found.string, found.start(), found.start() + len(before)) else before + mask
+    return (
+        found[0]
+        if _goes_on(found.string, found.start(), before) or is_reference(found.string, found.start(), found.start() + len(before))
+        else before + mask
+    )
+
+
+def _goes_on(text: str, start: int, before: str) -> bool:
+    """Whether a flag ends its line, and the next one speaks of something else: it has one word where each word has a line of its own."""
+    flag = _LAST_OF_LINE.search(before)
+    if not flag:
+        return False
+    at = start + flag.start(1)
+    alone = not text[max(0, at - 80) : at].rpartition("\n")[2].strip()
+    return not (alone and _ONE_WORD.match(text, start + len(before)))
 
 
 def _accounts(text: str, mask: str) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from envcheck.facts.secret_codes import ANSWER, BARE_CODE, NUMBER, PUK, is_bare_code, is_number
-from envcheck.facts.secret_references import is_reference
+from envcheck.facts.secret_references import TYPE, is_reference
 from envcheck.facts.secret_shapes import drawn, is_fact, thought_of
 from envcheck.facts.secret_words import ASKED, CODES
 
@@ -15,11 +15,15 @@ _KEPT = r"(?![\"']?(?:\[secret\]|[$<{*…%]|\.\.\.))"
 _WORD = r"(?:'[^'\n]{2,200}'|\"[^\"\n]{2,200}\"|[^\s\"';|&\\]{3,200})"
 _QUOTED_OR_WORD = r"(?:(?<=\")[^\"\n]{3,200}|(?<=')[^'\n]{3,200}|[^\s\"'<>,;&]{3,200})"
 
+_PREFIX = r"(?:[bBrRuUfF]{1,2}(?=[\"'])|\$(?=[\"']))?"  # of a text in Python; $'…' of bash
+
 # ------------------------------------------------------------------ names that are joined: StoragePass, APPKEY, dbpass
 
 _JOINED = re.compile(
     r"((?:Pass(?:wd|word)?|Pwd|Pw|Psk|Pin|PIN|Key|PASS|PWD|PSK|KEY|pass|pwd|psk)(?![A-Za-z])\w{0,3}"
-    r"(?:\[\d{0,3}\]\s{0,4}=\s{0,4}[\"']?|[\"']?\]?\s{0,8}(?::=|=>|[:=])(?!=)\s{0,8}[\"']?|[\"']?>\s{0,4}|[\"']\s{0,4},\s{0,4}[\"']|\s{1,8}[\"']))"
+    r"(?:\[\d{0,3}\]\s{0,4}=\s{0,4}[\"']?|[\"']?\]?\s{0,8}(?::\s{0,4}"
+    rf"{TYPE}\s{{0,4}}=|:=|=>|[:=](?!\s{{0,4}}{TYPE}\s{{0,4}}=))(?!=)\s{{0,8}}{_PREFIX}[\"']?|"
+    r"[\"']?>\s{0,4}|[\"']\s{0,4},\s{0,4}[\"']|\s{1,8}[\"']))"
     rf"{_KEPT}({_QUOTED_OR_WORD})"
 )
 _HEAD = re.compile(r"[A-Za-z0-9_.-]{1,60}\Z")
@@ -92,12 +96,32 @@ _ELEMENT = re.compile(
 _ELEMENT_NAME = re.compile(r"(?i)(?:^|[:._-])(?:pass|pwd?|psk|auth|pin)$|(?<=[a-z])(?-i:Pass|Pwd|Pw|Psk|PSK)$")
 
 
+# <string name="api_key">, <key>ApiToken</key> <string>, <setting name="ApiKey" …> <value>
+_NAMED_BY = re.compile(r"\s(?i:name|key|id)=[\"']([\w.:/-]{1,80})[\"']")
+_NAMED_BEFORE = re.compile(
+    r"(?:<(?i:key|name)>([\w.:-]{1,80})</(?i:key|name)>"
+    r"|<[\w:.-]{1,40}\s(?:[^<>\n]{0,80}\s)?(?i:name|key)=[\"']([\w.:-]{1,80})[\"'][^<>\n]{0,80}>)\s{0,40}\Z"
+)
+
+
+def _name_of(found: re.Match[str]) -> str:
+    """What an element's attribute, or the element before it, calls what it holds."""
+    if by := _NAMED_BY.search(found[1]):
+        return str(by[1])
+    if found[2].lower() not in ("value", "string", "data"):
+        return ""
+    before = _NAMED_BEFORE.search(found.string, max(0, found.start() - 300), found.start())
+    return (before[1] or before[2]) if before else ""
+
+
 def _element(named: Callable[[str], bool]) -> Callable[[re.Match[str]], bool]:
     def judge(found: re.Match[str]) -> bool:
         if re.match(r"[$<{*…%]|true\b|false\b|none\b|null\b", found[3]) or is_reference(found.string, found.start(3), found.start(3)):
             return False
         if found[2].lower() == "auth":
             return bool(re.fullmatch(r"[\w+/]{8,}={0,2}", found[3]))
+        if (name := _name_of(found)) and (named(name) or _ELEMENT_NAME.search(name)):
+            return " " not in found[3] and not found[3].isalpha()
         return bool(_ELEMENT_NAME.search(found[2])) or named(found[2])
 
     return judge

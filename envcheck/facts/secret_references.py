@@ -57,11 +57,17 @@ _SAYS = re.compile(r"[:：]\s{1,8}\Z|\s(?:is|was|ist|war|es|est|é|esta|está)\s
 # ${NAME:?what a shell says without one}, ${NAME:-$(…)}, ${NAME:0:4}
 _EXPANDED = re.compile(r"\?|[+=-]?[$`]|\d{1,4}(?::\d{1,4})?\}")
 _EXPANDS = re.compile(r"\$\{\w{1,80}:\Z")
+# What a text is declared as: `str | None`, `Optional[str]`, `Final`; TypeScript's `string`, Rust's `&'static str`
+TYPE = (
+    r"(?:&(?:'\w{1,20}\s)?(?:mut\s)?)?(?:[a-z]{1,10}(?:\.|::))?(?:str|string|String|bytes|Final|ClassVar|Optional|Union|Option|Any|AnyStr|Text|Literal"
+    r"|LiteralString|Annotated|Secret(?:Str(?:ing)?|Bytes)?|Cow|None|object|any|char|(?:[Ll]ist|[Tt]uple|[Ss]et|Sequence|Iterable|Vec)(?=[\[<]))(?![\w-])(?:\[[^\n]{0,80}?\]|<[^\n]{0,80}?>)?(?:\s?\|\s?[A-Za-z_][\w.]{0,30}){0,4}"
+)
 # What a switch is set to, what keeps passwords, a type
 _SETTING = re.compile(
-    r"(?i:yes|no|on|off|never|empty|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|yescrypt|(?:scram-)?sha-?\d{1,3}\w{0,8}"
+    r"(?i:yes|no|on|off|never|empty|inherit|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|yescrypt|(?:scram-)?sha-?\d{1,3}\w{0,8}"
     r"|not[_-]needed)" + _END_OF_WORD
     + r"|(?:(?:&(?:'\w{1,20}\s)?)?str|[Ss]tring|SecretStr(?:ing)?|(?:Option|Zeroizing)<[\w<>&'\x20]{1,40}>)(?=\s{0,4}[,;)}\n]|\Z)"
+    + rf"|{TYPE}(?=\s{{0,4}}=(?!=))"
     + r"|[A-Z][A-Za-z]{1,40}(?:\(\)|(?=\s(?:\|\s|=\s?[A-Z\[{(])))"
 )  # fmt: skip
 # passwd of nsswitch.conf: where accounts are looked for
@@ -85,13 +91,35 @@ _NOTHING = re.compile(
 _BEFORE_NOTHING = ("\n", "\\n", "|", "| ", ":")
 
 
+# conda's name=1.2.3, on a command's line or as an item of a list
+_PIN = re.compile(r"\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}[a-z]{0,2}\d{0,4}(?![^\s\"',;\])])")
+_OF_CONDA = re.compile(
+    r"\b(?:conda|mamba|micromamba)\s[^\n|;&]{0,300}?\b(?:install|create|update|upgrade)\s|::[a-z][\w.-]{1,60}=\Z|\A[\x20\t]{0,40}-[\x20\t]{1,4}[\"']?[a-z][a-z0-9._-]{1,60}=\Z"
+)
+
+
+def _is_pin(text: str, value: int) -> bool:
+    """Whether a version stands here, behind the name of a package of conda."""
+    line = text[max(0, value - 400) : value].rpartition("\n")[2]
+    return line.endswith("=") and bool(_PIN.match(text, value) and _OF_CONDA.search(line))
+
+
+_CAPITALS = re.compile(r"[A-Z][A-Z_]{2,60}(?![\w-])")
+
+
+def _is_metavar(text: str, value: int) -> bool:
+    """Whether what stands behind a flag is its own name in capitals, as help writes it."""
+    found = _CAPITALS.match(text, value)
+    return bool(found and text[max(0, value - 64) : value - 1].replace("-", "_").upper().endswith("__" + found[0]))
+
+
 def is_reference(text: str, start: int, value: int) -> bool:
     """Whether no secret stands at `value`, behind a name and a sign that begin at `start`."""
     if text.endswith(_BEFORE_NOTHING, 0, value) and _NOTHING.search(text, max(0, value - 160), value):
         return True
     if _REFERENCE.match(text, value) or _FILE.match(text, value) or _SETTING.match(text, value):
         return True
-    if _is_expanded(text, value) or _is_variable(text, value):
+    if _is_pin(text, value) or _is_metavar(text, value) or _is_expanded(text, value) or _is_variable(text, value):
         return True
     before = text[max(start, value - 120) : value]
     if _OF_A_KEEPER.search(before) and _KEEPER.match(text, value):

@@ -36,10 +36,10 @@ _BASE32 = re.compile(r"(?=[A-Z]{0,60}[2-7])[A-Z2-7]{16,128}")  # of what shows n
 _KEY_LETTERS = re.compile(r"[\w+/=.~-]{12,}")
 # Versions, paths, addresses, variables, calls, names of files and of modules, dates: they tell a cause, and are nobody's secret
 _FACT = re.compile(
-    r"(?i)v?\d{1,20}(?:[.:/-]\d{1,20}){0,8}\S{0,3}|[a-z]{1,40}-?\d{1,9}(?:\.\d{1,9}){1,6}\S{0,40}|\w{1,80}:|[a-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,8}\]?:\d{1,5}|(?-i:[A-Z][A-Z0-9]{0,60}(?:_[A-Z0-9]{1,60}){1,20})"
+    r"(?i)v?\d{1,20}(?:[.:/-]\d{1,20}){0,8}(?:\S{0,3}|(?:[.+_-]?(?:post|dev|rc|pre|alpha|beta|cu|cpu|rocm|git)[\d.]{0,12}){1,3})|[a-z]{1,40}-?\d{1,9}(?:\.\d{1,9}){1,6}\S{0,40}|\w{1,80}:|[a-z][\w-]{0,62}(?:\.[\w-]{1,63}){1,8}\]?:\d{1,5}|(?-i:[A-Z][A-Z0-9]{0,60}(?:_[A-Z0-9]{1,60}){1,20})"
 )
 _BEGINS = re.compile(
-    r"[$<{*…%\[/~-]|(?:FILE|WRFILE|DIR|KCM|KEYRING|MEMORY):|\.{1,2}/|[A-Za-z]:[\\/]|0x[0-9a-f]|[\w.:]{1,80}\(|\w{1,80}\[|[\w.]{1,80}(?:=[^=]|[=<>!]=)|[\u3040-\u9fff\uac00-\ud7af]"
+    r"[$<{*…%\[/~-]|(?:FILE|WRFILE|DIR|KCM|KEYRING|MEMORY):|\.{1,2}/|[A-Za-z]:[\\/]|0x[0-9a-f]|[\w.:]{1,80}\(|\w{1,80}\[|[\w.]{1,80}(?:=[^=]|[=<>!]=)|[\w.-]{1,80}(?:\[[\w,.-]{1,60}\])?[=<>!~]=\d|[\u3040-\u9fff\uac00-\ud7af]"
 )
 _HOLDS = re.compile(
     r"://|\w/\w{1,80}/|\.(?:py|so|dll|dylib|lib|exe|pyd|sh|js|json|ya?ml|toml|txt|cfg|conf|ini|log|md|html?|cpp|cuh?|c|h|hpp|gz|zip|whl|env|pem|key|keytab"
@@ -248,7 +248,10 @@ _LEFT_OPEN = re.compile(
     r"[\"'\])]{0,3}[\x20\t]{0,8}(?:=[\x20\t]{0,8}(?=\r?\n\S)|[:=]{1,2}[\x20\t]{0,8}[\"']?(?:<[^<>\n]{1,60}>?"
     r"|\((?:sensitive|hidden|redacted|masked|unchanged|not\sset|none|empty|known\safter)[^()\n]{0,30}\))[\"']?[\x20\t]{0,8}(?=\r?\n|\Z))"
 )
-_BLANK = re.compile(r"<(?:[\w'-]{1,20}\x20){1,5}\Z"), re.compile(r"[\w\x20'-]{0,30}>")  # <your secret key>
+_BLANK = (
+    re.compile(r"<(?:(?:[\w'-]{1,20}\x20){1,5}|[A-Z][A-Z_]{0,40}_)\Z"),
+    re.compile(r"[\w\x20'-]{0,30}>"),
+)  # <your secret key>, <HUB_TOKEN>
 # An error: what it goes on to say on the next line is no password
 _AT_FAULT = re.compile(
     r"(?i)\b(?:invalid|incorrect|wrong|bad|expired|unknown|ung[uü]ltige[rsn]?|falsche[rsn]?|onjuiste?|ongeldige?|невер\w{2,4}|mauvais)\s\Z"

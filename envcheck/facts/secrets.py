@@ -108,9 +108,16 @@ def _read(text: str, levels: int, lists: int) -> str:
 
 def _masked(text: str, levels: int, lists: int) -> str:
     if lists and may_hold_a_list(text):
-        text = lists_masked(text, lambda said: _read(said, levels, lists - 1))
+        # what is written one time after the other is the same each time
+        text = lists_masked(text, functools.lru_cache(_SAID)(lambda said: _read(said, levels, lists - 1)))
     typed = ("#" in text or "*" in text) and _TYPED.search(text)
-    if "@" not in text and not typed and not _hints().search(text.lower()) and not _RUN.search(text) and not _GROUPED.search(text):
+    if (
+        "@" not in text
+        and not typed
+        and not _hints().search(_OF_SPEED.sub("", text.lower()))
+        and not _RUN.search(text)
+        and not _GROUPED.search(text)
+    ):
         return text
     from envcheck.facts.secret_patterns import masked
 
@@ -119,6 +126,8 @@ def _masked(text: str, levels: int, lists: int) -> str:
     return masked(text, MASK, mask_secrets)
 
 
+_SAID = 64  # lists whose masked form is kept
+_OF_SPEED = re.compile(r"tokens?(?:/s(?:ec(?:ond)?)?|[ _]per[ _]sec(?:ond)?)(?![\w=])")  # of each line that training prints
 _NAMES = 8192  # characters in which the name of a secret that is cut through is looked for
 
 
@@ -157,14 +166,20 @@ def _hints() -> re.Pattern[str]:
     )
 
 
+_NAMING = ("name", "key", "variable")  # {"name": "HF_TOKEN", "value": "…"}
+
+
 def mask_values(value: Any) -> Any:
     """What was read from JSON with every text in it masked, and whole what is named after a secret: in its written form a text has
     its line breaks and quotation marks escaped, and some secrets are told by these."""
     if isinstance(value, str):
         return mask_secrets(value)
     if isinstance(value, Mapping):
+        named = any(key.lower() in _NAMING and isinstance(one, str) and is_secret_name(one) for key, one in value.items())
         return {
-            mask_secrets(key): MASK if isinstance(one, str) and one and is_secret_name(key) else mask_values(one)
+            mask_secrets(key): MASK
+            if isinstance(one, str) and one and (is_secret_name(key) or (named and key.lower() == "value"))
+            else mask_values(one)
             for key, one in value.items()
         }
     return list(mask_list(value, mask_values)) if isinstance(value, list | tuple) else value

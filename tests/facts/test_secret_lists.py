@@ -175,3 +175,9 @@ def test_lists_in_lists_take_no_power_of_their_depth(written: Callable[[Any], st
 
     seconds(4)
     assert seconds(9) < 5, "it took minutes"
+
+
+def test_a_document_hides_what_its_object_names() -> None:
+    said = [{"Value": "hunter2xyz", "Name": "HF_TOKEN"}, {"name": "A", "value": "bluejay77"}]
+    assert mask_values(said) == [{"Value": "[secret]", "Name": "HF_TOKEN"}, {"name": "A", "value": "bluejay77"}]
+    assert mask_values({"tiktoken": "0.7.0"}) == {"tiktoken": "0.7.0"}
