@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from envcheck.read.clean import words_in
-from envcheck.read.not_finite import not_finite
+from envcheck.read.not_finite import may_be_not_finite, not_finite
 
 # Of these nobody writes to say that all is well.
 _ENDED = re.compile(
@@ -109,27 +109,29 @@ _NONE = re.compile(
 )
 # One of them stands in each line that they find, but for those with letters of other languages and for the names of exceptions.
 _WORDS = frozenset(
-    {"abandon", "abgebrochen", "abort", "abortado", "aborted", "aborting", "aer", "alarm", "arr", "assert", "assertion",
-    "bail", "bailing", "beendet", "blocked", "boot", "breakpoint", "broken", "bug", "bus", "cancelled", "cannot", "closed",
-    "cmake", "code", "command", "conclusion", "corrupted", "could", "crashed", "crashloopbackoff", "create", "critical",
-    "dead", "deadline", "deadlineexceeded", "denied", "device", "died", "diverged", "double", "dropped", "dump", "dumped",
-    "edac", "err", "erreur", "errimagepull", "error", "errored", "evicted", "exceeded", "exhausted", "exit", "exitcode",
-    "exited", "exiting", "exits", "externally", "fail", "failed", "failure", "falhou", "falla", "fallen", "fatal", "fehlgeschlagen",
-    "fell", "finish", "finished", "finite", "floating", "found", "gave", "gescheitert", "giving", "gone", "gpu", "gpus",
-    "hangup", "hardware", "health", "hung", "illegal", "imagepullbackoff", "ind", "inf", "infinite", "infinity",
-    "insufficient", "invalid", "keyboardinterrupt", "killed", "left", "level", "lockup", "longer", "lost", "machine",
-    "malloc", "maschinenbefehl", "missing", "module", "morreu", "mpi", "nan", "none", "nonfinite", "notfound", "notready", "null",
-    "number", "only", "oom", "oomkilled", "open", "out", "outcome", "overflow", "panic", "panicked", "permise",
-    "permission", "preempted", "process", "processes", "processo", "qnan", "quit", "rc", "ready", "received", "reclaimed",
-    "removed", "resolve", "resource", "responding", "response", "restarting", "result", "return", "returncode", "returned",
-    "route", "segfault", "segmentation", "segmento", "sending", "severity", "sigabrt", "sigbus", "sigfpe", "sigill",
-    "sigkill", "signal", "sigsegv", "smashing", "snan", "solution", "space", "spawnprocess", "specified", "speicherabzug",
-    "speicherzugriffsfehler", "state", "status", "stopiteration", "stopped", "stuck", "such", "systemexit", "tearing",
-    "terminate", "terminated", "thrown", "time", "timed", "timeout", "timing", "traceback", "truncated", "unable",
-    "unauthorized", "unavailable", "uncorrectable", "uncorrected", "unexpectedly", "unhandled", "unreachable",
-    "unsuccessful", "unsuccessfully", "vanished", "wall", "walltime", "zsh"}
+    {"abandon", "abgebrochen", "abort", "abortado", "aborted", "aborting", "alarm", "arr", "assert", "assertion", "beendet",
+    "boot", "breakpoint", "broken", "bug", "bus", "cancelled", "cannot", "closed", "cmake", "command", "corrupted", "could",
+    "crashed", "crashloopbackoff", "create", "critical", "dead", "deadline", "deadlineexceeded", "denied", "died",
+    "diverged", "double", "dropped", "dump", "dumped", "err", "erreur", "errimagepull", "error", "errored", "evicted",
+    "exceeded", "exhausted", "exit", "exitcode", "exited", "exiting", "exits", "externally", "fail", "failed", "failure",
+    "falhou", "falla", "fallen", "fatal", "fehlgeschlagen", "fell", "finish", "floating", "found", "gave", "gescheitert",
+    "giving", "gone", "hangup", "hung", "illegal", "imagepullbackoff", "insufficient", "invalid", "keyboardinterrupt",
+    "killed", "left", "longer", "lost", "malloc", "maschinenbefehl", "missing", "module", "morreu", "mpi", "nan",
+    "notfound", "oom", "oomkilled", "open", "out", "overflow", "panic", "panicked", "permise", "permission", "preempted",
+    "process", "processes", "processo", "rc", "removed", "resolve", "resource", "responding", "response", "restarting",
+    "return", "returncode", "returned", "route", "segfault", "segmentation", "segmento", "sending", "sigabrt", "sigbus",
+    "sigfpe", "sigill", "sigkill", "signal", "sigsegv", "smashing", "solution", "space", "spawnprocess", "specified",
+    "speicherabzug", "speicherzugriffsfehler", "status", "stopiteration", "stopped", "stuck", "such", "systemexit",
+    "tearing", "terminate", "terminated", "thrown", "time", "timed", "timeout", "timing", "traceback", "unable",
+    "unauthorized", "unavailable", "unexpectedly", "unhandled", "unreachable", "vanished", "wall", "walltime", "zsh"}
 )  # fmt: skip
-_NAMES = ("Error", "Exception", "^C", "e+")
+_WORDS_OF_OTHERS = frozenset(
+    {"aborting", "aer", "bail", "bailing", "blocked", "code", "conclusion", "device", "edac", "evicted", "exit", "fail", "finished",
+    "finite", "gave", "giving", "gpu", "gpus", "hardware", "health", "keyboardinterrupt", "level", "lockup", "machine", "nonfinite",
+    "notready", "only", "outcome", "quit", "rc", "ready", "received", "reclaimed", "result", "return", "severity", "state",
+    "status", "stopped", "truncated", "uncorrectable", "uncorrected", "unsuccessful", "unsuccessfully"}
+)  # fmt: skip
+_NAMES = ("Error", "Exception", "^C")
 LINE = 600  # characters of a line that are looked at, from either end
 
 
@@ -139,7 +141,13 @@ def says_failure(text: str) -> bool:
 
 
 def _may_say(text: str) -> bool:
-    return not text.isascii() or any(name in text for name in _NAMES) or not _WORDS.isdisjoint(words_in(text))
+    words = words_in(text)
+    return (
+        not text.isascii()
+        or any(name in text for name in _NAMES)
+        or not (_WORDS.isdisjoint(words) and _WORDS_OF_OTHERS.isdisjoint(words))
+        or may_be_not_finite(text, words)
+    )
 
 
 def _says(line: str) -> bool:
@@ -148,10 +156,10 @@ def _says(line: str) -> bool:
     if not line.isascii() and (_ENDED_ABROAD.search(line) or (_SAID_ABROAD.search(line) and not _NONE_ABROAD.search(line))):
         return True
     words = words_in(line)
-    if not_finite(line, words):
+    if may_be_not_finite(line, words) and not_finite(line):
+        return True
+    if not _WORDS_OF_OTHERS.isdisjoint(words) and _OF_OTHERS.search(line):
         return True
     if _WORDS.isdisjoint(words) and not any(name in line for name in _NAMES):
         return False
-    return any(one.search(line) for one in (_ENDED, _OF_OTHERS)) or (
-        _SAID.search(line) is not None and not _LEVEL.search(line) and not _NONE.search(line)
-    )
+    return _ENDED.search(line) is not None or (_SAID.search(line) is not None and not _LEVEL.search(line) and not _NONE.search(line))

@@ -25,13 +25,17 @@ _BEFORE = 32  # characters in which that word stands
 _OF_TRAINING = re.compile(r"(?<!\w)(?<!val )(?<!eval )(?<!test )(?<!dev )(?<!best )(?:train(?:ing)?[_ ])?$", re.IGNORECASE)
 _STEP = re.compile(r"\b(?:step|epoch|iter(?:ation)?|global_step)\W{1,4}\d|^\W{0,3}(?:\w{1,10}_)?loss\b", re.IGNORECASE)
 _COLUMN = re.compile(r"\bnan\b.{0,120}\d%\||\bnan iterations: {1,8}[1-9]|\b[Ll]oss (?:is|became|went) not a number")
+_HUGE = re.compile(r"[eE]\+?(?:2[5-9]|[3-9]\d)")
 _WORDS = frozenset({"nan", "inf", "infinity", "infinite", "qnan", "snan", "ind", "none", "null", "number"})
 
 
-def not_finite(line: str, words: Collection[str]) -> bool:
-    """`words`: those of the line, in small letters."""
-    if _WORDS.isdisjoint(words) and "e+" not in line:
-        return False
+def may_be_not_finite(text: str, words: Collection[str]) -> bool:
+    """Whether a search is worth it. `words`: those of the text, in small letters."""
+    return not _WORDS.isdisjoint(words) or _HUGE.search(text) is not None
+
+
+def not_finite(line: str) -> bool:
+    """Whether it shows one."""
     return _COLUMN.search(line) is not None or any(_counts(one, line) for one in _VALUE.finditer(line))
 
 
