@@ -91,7 +91,7 @@ _SAID = re.compile(
     r"\b(?:failed|failure|crashed|aborted|aborting|died|hung|timed out|unhandled|diverged|not responding|unreachable)\b|\bFAILED\b|\bFAIL\b"
     r"|\bis NaN\b|\b(?:CRITICAL|FATAL|FAILURE|ERROR)\b|\blevel=(?:error|fatal)\b|\b[A-Za-z_][\w.]{0,80}(?:Error|Exception)\b"
     r"|##\[error\]|::error|\b(?:giving|gave) up\b(?! 0)|\b[Cc]ould not find\b|\berrored\b"
-    r"|(?<!non-)(?<!not )\b[Ff]atal\b(?!\W{1,3}(?:0|false|False))|\b[Tt]earing down because\b"
+    r"|(?<!non-)(?<!not )\b[Ff]atal\b(?!\W{1,3}(?:0|false|False)| (?:\w{1,8} )?handler)|\b[Tt]earing down because\b"
     r"|\blost contact\b|\bmemory exhausted\b|\bkilled by\b"
     r"|(?<!0 )\b(?:fehlgeschlagen|gescheitert|(?:Prozess|Job) wurde beendet|wurde abgebrochen|falhou|morreu)\b(?!\W{1,3}0)"
     r"|\b(?:[Nn]ode|[Rr]ank|[Ww]orker|[Pp]eer|[Hh]ost|GPU|[Pp]rocess)\S{0,20} (?:\d{1,6} )?(?:is |was |has |are )?(?:gone|lost|missing"
