@@ -13,12 +13,14 @@ from __future__ import annotations
 import re
 
 from envcheck.read.clean import words_in
+from envcheck.read.not_finite import may_be_not_finite, not_finite
 
 # Of these nobody writes to say that all is well.
 _ENDED = re.compile(
     r"[Ss]egmentation fault|[Ss]egfault|Kernel panic|\bAlarm clock\b|User defined signal|Stack overflow"
     r"|\b[Aa]bort(?:ed)?(?= *\(|$)|[Ff]loating point exception|\bBus error\b|[Ii]llegal instruction"
-    r"|[Bb]reakpoint trap|stack smashing|double free|free\(\): |malloc\(\): |terminate called|time limit exceeded|Assertion .{0,200}failed"
+    r"|[Bb]reakpoint trap|stack smashing|double free|free\(\): |malloc\(\): |terminate called|time limit exceeded"
+    r"|Assertion (?:[`‘'\"]|.{0,200}failed)"
     r"|(?:^|[\s\]])(?:Killed|Terminated|killed|terminated)$|\d Killed \S|\bKilled by\b|code=killed|core dump|Exited \([1-9]"
     r"|terminated by signal|exited on signal|due to signal"
     r"|SIG(?:SEGV|ABRT|KILL|BUS|ILL|FPE)\b|^zsh: (?!no matches|suspended)|^Hangup$|^Stopped$|sending signal (?:SIG)?[A-Z]"
@@ -32,7 +34,7 @@ _ENDED = re.compile(
     r"|\b(?:TIMEOUT|OUT_OF_MEMORY|NODE_FAIL|BOOT_FAIL|PREEMPTED)\b(?!=)|\b[Dd]eadline ?[Ee]xceeded|\bexceeded limit\b"
     r"|\bspecified deadline\b"
     r"|\b(?:hit|reached) the (?:wall ?time|time limit)|\bwas preempted\b|\bhas been removed\b|Unauthorized|access denied|\(NotFound\)"
-    r"|\bunexpectedly\b|\b(?:NaN|nan) detected\b|(?:loss|norm)\W{1,4}(?:nan|NaN|NAN)\b"
+    r"|\bunexpectedly\b|\b(?:NaN|nan) detected\b"
     r"|\b(?:did|has|could|can) ?not (?:finish|complete|start|continue)|CMake Error"
     r"|No module named|[Cc]annot open|\bTerminated by\b|\bStopIteration\b|^Process \w{1,40}-\d{1,6}:$|\^C$|\bExiting\.$|Error response"
     r"|CrashLoopBackOff|ImagePullBackOff|ErrImagePull|OOMKilled|\bEvicted\b|Back-off restarting|oom-kill|create failed|\d/\d +Error +\d"
@@ -45,16 +47,55 @@ _ENDED = re.compile(
     r"|Processo terminato"
     r"|\bBeendet$|Instruction non permise|Maschinenbefehl|Processus arr|Falla de segmentaci"
 )
+# A program of one's own says how another one ended, and what a kernel, a cluster or a check says of a machine: whatever stands around it.
+_OF_OTHERS = re.compile(
+    r"\b(?:finish|end|exit|complet|return|terminat|stopp|quitt?|left)(?:ed|s|ing)?\b[^\n.;]{0,24}?\b(?:(?:with|by) (?:an? )?)?"
+    r"(?:(?:exit|return|error) ?)?(?:code|status|rc)\W{1,3}(?:-|0x0{0,8})?(?!20\d\b)[1-9]"
+    r"|\(return value [1-9]|\b\d{1,6} finished, [1-9]\d{0,5} (?:not|failed)\b"
+    r"|\[Hardware Error\]|\bMachine check events|\bAER: .{0,40}(?:Uncorrect|[Ff]atal)|\bEDAC .{0,40}\b[1-9]\d{0,9} UE\b"
+    r"|\b[Uu]ncorrect(?:able|ed) (?:\(Fatal\) )?(?:\w{1,10} ){0,3}(?:on|at|in|detected|received|occurred|encountered|found)\b"
+    r"|\b(?:[Pp]od|[Nn]ode|[Ww]orker|[Ii]nstance|[Jj]ob|[Cc]ontainer)s?\b.{0,80}\b(?:evicted|reclaimed)\b|\bNotReady\b"
+    r"|\b[Nn]ode\b.{0,80}\bnot ready\b|\b[Bb]ail(?:ing)? out\b|\bsoft lockup\b|\bblocked for more than \d"
+    r"|\b(?:[Vv]isible|[Aa]vailable|[Dd]etected|[Ff]ound) GPUs?\W{1,3}0(?! ?[\w,.])|\b(?:[Ff]ound|[Dd]etected|[Ss]ees) 0 GPUs?\b"
+    r"|\b0 GPUs? (?:are |were )?(?:visible|available|found|detected)|\bdevice_count(?:\(\))?\W{1,4}0(?![\w.])"
+    r"|(?:\b|_)(?:[Ss]tat(?:us|e)|STAT(?:US|E)|[Hh]ealth|[Rr]esult|[Cc]onclusion|[Oo]utcome)['\"]?\s?[:=]\s{0,3}['\"]?"
+    r"(?i:dead|failed|failure|error|lost|unhealthy|degraded|crashed|killed|aborted|unsuccessful|red)\b(?!\W{1,3}0\b)"
+    r"|['\"](?:level|severity)['\"]\s?:\s?['\"](?i:error|fatal|critical)\b"
+    r"|\b[Oo]nly (?P<some>\d{1,6}) (?:out )?of (?!(?P=some)\b)\d{1,6} (?:\w{1,12} )?(?:node|rank|worker|host|process|peer|replica|pod|task)"
+    r"|(?<!no )(?<!0 )(?<!for )\b[Nn]on-?finite (?:loss|grad|norm|value|weight|param|output|activation|number|entr)"
+    r"|\b(?:is|are|was|were|became|become) non-?finite\b|(?<!\b0 )\b[Uu]nsuccessful(?:ly)?\b(?!\W{1,3}0\b)"
+    r"|(?:\b(?:[Ff]ile|[Cc]heckpoint|[Aa]rchive|[Ss]hard)|\.(?:pth?|bin|safetensors|tar|zip|ckpt|npz?|parquet))\b.{0,60}\btruncated\b"
+    r"(?! (?:to|at|after|from|for|by)\b)|\b[Tt]runcated (?:file|archive|zip|tar|checkpoint)\b"
+    r"|\b(?:has|have) stopped working\b|\b[Dd]etected KeyboardInterrupt\b|^\^\\Quit|\b[Aa]borting\.$"
+    r"|\b(?:gave|giving) up\.?$|\bFail - |['\"]exit['\"]\s?: ?-?[1-9]|\b[Rr]eceived SIG(?:TERM|INT|KILL|HUP)\b"
+)
 _ENDED_ABROAD = re.compile(
     r"\bGetötet\b|\bTué\b|[Vv]iolación de segmento|Violação de segmento|Arrêt du processus|강제 종료"
     r"|セグメンテーション|コアダンプ|強制終了|段错误|核心已转储|已杀死|已放弃|已终止"
-    r"|[Оо]шибка сегментирования|\bУбито\b|Аварийный останов|세그멘테이션|\b중지됨"
+    r"|[Оо]шибка сегментирования|\bУбито\b|Аварийный останов|세그멘테이션|\b중지됨|\b(?:код|кодом|código) -?[1-9]|[❌✗✘✖⛔💥]"
+)
+# "failed, crashed, died, was stopped" in other languages, and what says there that it is not so
+_SAID_ABROAD = re.compile(
+    r"失败|失敗|崩溃|崩潰|出错|异常退出|异常终止|異常終了|中断されました|停止しました|落ちました|エラー|实际退出"
+    r"|죽었|실패|중단되었|비정상 종료|오류|упал[аи]?\b|[Оо]шибк|[Сс]бой|аварийно|не удалось|помилк|\bвпа[влд]"
+    r"|è (?:morto|fallito|crashato)|si è (?:interrotto|bloccato)|cayó|falló|murió|se detuvo|ha fallado|tombé|échou|planté|arrêté"
+    r"|abgestürzt|padł|nie powiód|zabity"
+    r"|çöktü|başarısız|öldü|bị giết|thất bại|\blỗi\b|توقف|فشل|خطأ|تعطل"
+)
+_NONE_ABROAD = re.compile(
+    r"[无無没沒不零率]|なし|ゼロ|ない|ません|없|\b0\b"
+    r"|(?<!\w)(?:нет|без|не было|sin|sans|senza|ohne|keine?|brak|bez|sem|yok|không|لا|بدون)(?!\w)"
 )
 # These stand in lines of healthy programs as well: what they warn of or try, what was counted as none.
 _SAID = re.compile(
     r"\b(?:failed|failure|crashed|aborted|aborting|died|hung|timed out|unhandled|diverged|not responding|unreachable)\b|\bFAILED\b|\bFAIL\b"
     r"|\bis NaN\b|\b(?:CRITICAL|FATAL|FAILURE|ERROR)\b|\blevel=(?:error|fatal)\b|\b[A-Za-z_][\w.]{0,80}(?:Error|Exception)\b"
-    r"|##\[error\]|::error|\bgiving up\b|\b[Cc]ould not find\b|\berrored\b"
+    r"|##\[error\]|::error|\b(?:giving|gave) up\b(?! 0)|\b[Cc]ould not find\b|\berrored\b"
+    r"|(?<!non-)(?<!not )\b[Ff]atal\b(?!\W{1,3}(?:0|false|False)| (?:\w{1,8} )?handler)|\b[Tt]earing down because\b"
+    r"|\blost contact\b|\bmemory exhausted\b|\bkilled by\b"
+    r"|(?<!0 )\b(?:fehlgeschlagen|gescheitert|(?:Prozess|Job) wurde beendet|wurde abgebrochen|falhou|morreu)\b(?!\W{1,3}0)"
+    r"|\b(?:[Nn]ode|[Rr]ank|[Ww]orker|[Pp]eer|[Hh]ost|GPU|[Pp]rocess)\S{0,20} (?:\d{1,6} )?(?:is |was |has |are )?(?:gone|lost|missing"
+    r"|vanished|stuck|hung up|thrown out|dropped out|dead|crashed|no longer)\b"
 )
 _LEVEL = re.compile(
     r"\b(?:INFO|DEBUG|TRACE|NOTICE|WARN|WARNING|Warning)\b|\[W\d{0,4}\b|^[IW]\d{4} |\w(?:Warning): |\b(?:info|debug|warning)\b(?=[\]:\"])"
@@ -70,17 +111,25 @@ _NONE = re.compile(
 _WORDS = frozenset(
     {"abandon", "abgebrochen", "abort", "abortado", "aborted", "aborting", "alarm", "arr", "assert", "assertion", "beendet",
     "boot", "breakpoint", "broken", "bug", "bus", "cancelled", "cannot", "closed", "cmake", "command", "corrupted", "could",
-    "crashed", "crashloopbackoff", "create", "critical", "deadline", "deadlineexceeded", "denied", "died", "diverged", "double",
-    "dump", "dumped", "err", "erreur", "errimagepull", "error", "errored", "evicted", "exceeded", "exit", "exitcode", "exited",
-    "exiting", "exits", "externally", "fail", "failed", "failure", "falla", "fallen", "fatal", "fell", "finish", "floating", "found",
-    "giving", "hangup", "hung", "illegal", "imagepullbackoff", "insufficient", "invalid", "keyboardinterrupt", "killed", "left",
-    "malloc", "maschinenbefehl", "module", "mpi", "nan", "notfound", "oom", "oomkilled", "open", "out", "overflow", "panic",
-    "panicked", "permise", "permission", "preempted", "process", "processes", "processo", "rc", "removed", "resolve", "resource",
-    "responding", "response", "restarting", "return", "returncode", "returned", "route", "segfault", "segmentation", "segmento",
-    "sending", "sigabrt", "sigbus", "sigfpe", "sigill", "sigkill", "signal", "sigsegv", "smashing", "solution", "space",
-    "spawnprocess", "specified", "speicherabzug", "speicherzugriffsfehler", "status", "stopiteration", "stopped", "such",
-    "systemexit", "terminate", "terminated", "time", "timed", "timeout", "timing", "traceback", "unable", "unauthorized",
-    "unavailable", "unexpectedly", "unhandled", "unreachable", "wall", "walltime", "zsh"}
+    "crashed", "crashloopbackoff", "create", "critical", "dead", "deadline", "deadlineexceeded", "denied", "died",
+    "diverged", "double", "dropped", "dump", "dumped", "err", "erreur", "errimagepull", "error", "errored", "evicted",
+    "exceeded", "exhausted", "exit", "exitcode", "exited", "exiting", "exits", "externally", "fail", "failed", "failure",
+    "falhou", "falla", "fallen", "fatal", "fehlgeschlagen", "fell", "finish", "floating", "found", "gave", "gescheitert",
+    "giving", "gone", "hangup", "hung", "illegal", "imagepullbackoff", "insufficient", "invalid", "keyboardinterrupt",
+    "killed", "left", "longer", "lost", "malloc", "maschinenbefehl", "missing", "module", "morreu", "mpi", "nan",
+    "notfound", "oom", "oomkilled", "open", "out", "overflow", "panic", "panicked", "permise", "permission", "preempted",
+    "process", "processes", "processo", "rc", "removed", "resolve", "resource", "responding", "response", "restarting",
+    "return", "returncode", "returned", "route", "segfault", "segmentation", "segmento", "sending", "sigabrt", "sigbus",
+    "sigfpe", "sigill", "sigkill", "signal", "sigsegv", "smashing", "solution", "space", "spawnprocess", "specified",
+    "speicherabzug", "speicherzugriffsfehler", "status", "stopiteration", "stopped", "stuck", "such", "systemexit",
+    "tearing", "terminate", "terminated", "thrown", "time", "timed", "timeout", "timing", "traceback", "unable",
+    "unauthorized", "unavailable", "unexpectedly", "unhandled", "unreachable", "vanished", "wall", "walltime", "zsh"}
+)  # fmt: skip
+_WORDS_OF_OTHERS = frozenset(
+    {"aborting", "aer", "bail", "bailing", "blocked", "code", "conclusion", "device", "edac", "evicted", "exit", "fail", "finished",
+    "finite", "gave", "giving", "gpu", "gpus", "hardware", "health", "keyboardinterrupt", "level", "lockup", "machine", "nonfinite",
+    "notready", "only", "outcome", "quit", "rc", "ready", "received", "reclaimed", "result", "return", "severity", "state",
+    "status", "stopped", "truncated", "uncorrectable", "uncorrected", "unsuccessful", "unsuccessfully"}
 )  # fmt: skip
 _NAMES = ("Error", "Exception", "^C")
 LINE = 600  # characters of a line that are looked at, from either end
@@ -92,14 +141,25 @@ def says_failure(text: str) -> bool:
 
 
 def _may_say(text: str) -> bool:
-    return not text.isascii() or any(name in text for name in _NAMES) or not _WORDS.isdisjoint(words_in(text))
+    words = words_in(text)
+    return (
+        not text.isascii()
+        or any(name in text for name in _NAMES)
+        or not (_WORDS.isdisjoint(words) and _WORDS_OF_OTHERS.isdisjoint(words))
+        or may_be_not_finite(text, words)
+    )
 
 
 def _says(line: str) -> bool:
     line = line.rstrip()
     line = line if len(line) <= 2 * LINE else f"{line[:LINE]} … {line[-LINE:]}"
-    if not line.isascii() and _ENDED_ABROAD.search(line):
+    if not line.isascii() and (_ENDED_ABROAD.search(line) or (_SAID_ABROAD.search(line) and not _NONE_ABROAD.search(line))):
         return True
-    if _WORDS.isdisjoint(words_in(line)) and not any(name in line for name in _NAMES):
+    words = words_in(line)
+    if may_be_not_finite(line, words) and not_finite(line):
+        return True
+    if not _WORDS_OF_OTHERS.isdisjoint(words) and _OF_OTHERS.search(line):
+        return True
+    if _WORDS.isdisjoint(words) and not any(name in line for name in _NAMES):
         return False
     return _ENDED.search(line) is not None or (_SAID.search(line) is not None and not _LEVEL.search(line) and not _NONE.search(line))

@@ -87,6 +87,29 @@ def test_a_harmless_line_does_not_excuse_an_error_beside_it(tmp_path: Path) -> N
     assert document["because"][1].startswith("to decide, read: RuntimeError: CUDA error: device-side assert triggered: An index")
 
 
+BANNER = """\
+bin /v/lib/python3.10/site-packages/bitsandbytes/libbitsandbytes_cuda117.so
+CUDA SETUP: CUDA runtime path found: /usr/local/cuda/lib64/libcudart.so.11.0
+CUDA SETUP: Detected CUDA version 117
+CUDA SETUP: Loading binary /v/lib/python3.10/site-packages/bitsandbytes/libbitsandbytes_cuda117.so...
+"""
+
+
+def test_the_banner_of_bitsandbytes_is_no_failure(tmp_path: Path) -> None:
+    steps = "step 1 loss 2.3\nTraining finished.\n"
+    assert run(tmp_path, OMP + BANNER + steps)[0] == 0
+    code, document = run(tmp_path, BANNER + "CUDA SETUP: Something unexpected happened.\n")
+    assert (code, named(document)) == (1, ["bitsandbytes-broken"])
+    code, document = run(tmp_path, BANNER.replace("cuda117.so...", "cuda117.so: cannot open shared object file"))
+    assert code == 1 and "bitsandbytes-broken" in named(document)
+
+
+@pytest.mark.parametrize("line", ["step 4 loss inf", "mce: [Hardware Error]: Machine check events logged", "worker 3 finished with code 7"])
+def test_no_step_and_no_end_heals_a_failure(tmp_path: Path, line: str) -> None:
+    for end in ("step 5 loss 2.0\n", "Training finished.\n", ""):
+        assert run(tmp_path, f"{OMP}step 1 loss 2.3\n{line}\n{end}")[0] == 3, end
+
+
 def test_a_text_of_which_nothing_is_known_is_not_called_sound(tmp_path: Path) -> None:
     code, document = run(tmp_path, "it stops after a minute\n", facts=NEUTRAL)
     assert (code, document["verdict"], named(document)) == (3, "inconclusive", [])

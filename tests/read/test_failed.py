@@ -90,6 +90,61 @@ Worker exited unexpectedly
 No module named train
 Could not find checkpoint at /data/last.pt
 Processus arrêté
+step 4 loss inf
+step 5 | loss -inf | lr 1e-4
+{"step": 4, "loss": Infinity}
+{"step": 4, "loss": null}
+{'loss': inf, 'grad_norm': 3.1, 'epoch': 0.1}
+{'loss': 0.0, 'grad_norm': nan, 'epoch': 0.2}
+step 4 loss None
+step 4 loss 1.#QNAN
+step 4 loss 1.#INF
+step 4 loss 3.4028235e+38
+step 4 train_loss=-Infinity best_loss=0.3
+loss: tensor(nan, device='cuda:0', grad_fn=<NllLossBackward0>)
+        1/3      2.39G        nan        nan        nan         20        640: 100%|#####| 8/8 [00:03<00:00]
+ iteration 20/ 100 | loss scale: 1.0 | number of skipped iterations:   0 | number of nan iterations:  10 |
+step 100 ppl nan
+non-finite loss, skipping
+worker 3 (pid 12) finished with code 7
+rank 2 left the group early with status 134
+worker 2 ended, exit code 3
+3 finished, 1 not
+pcieport 0000:3a:00.0: AER: Uncorrected (Fatal) error received
+mce: [Hardware Error]: Machine check events logged
+EDAC MC0: 1 UE memory read error on CPU_SrcID#0
+uncorrectable memory on GPU 3
+watchdog: soft lockup - CPU#3 stuck for 22s! [python:1234]
+INFO: task python:1234 blocked for more than 120 seconds.
+pod train-0 evicted: node under memory pressure
+node3   NotReady   <none>   3h
+fatal
+Bailing out
+visible GPUs: 0
+device_count = 0
+Assertion `t >= 0 && t < n_classes`
+{"rank": 3, "status": "dead"}
+status: DEGRADED
+{"level": "error", "msg": "peer gone", "rank": 3}
+only 3 of 8 nodes reported back
+result: unsuccessful
+checkpoint step_100.pt is truncated (0 bytes)
+lost contact with node07
+rank 3 is gone
+| PCIe                      | Fail - GPU: 3                                  |
+Prozess wurde beendet: Speicher voll
+❌ allreduce
+il processo è morto
+el proceso se cayó
+le processus est tombé
+proces padł
+işlem çöktü
+프로세스가 죽었습니다
+tiến trình bị giết
+توقفت العملية بشكل غير متوقع
+процесс упал с кодом 139
+プロセスが異常終了しました
+进程崩溃
 """.splitlines()
 HEALTHY = """\
 epoch 1: loss 2.34, lr 1e-4, 1234 tokens/s
@@ -113,6 +168,41 @@ failed batches skipped 0
 {"level":"info","msg":"checkpoint of a failed run was found"}
 cd /data || exit 1
 + set -e; exec python train.py --exit-after 3
+best_val_loss=inf
+Best validation loss: inf
+{"best_loss": Infinity, "step": 0}
+args: max_grad_norm=inf lr=inf patience=3
+loss = float('inf')
+Validation loss decreased (inf --> 0.322114).  Saving model ...
+val_loss: inf -> 0.32
+Epoch 1: val_loss improved from inf to 0.32345, saving model to best.h5
+CausalLMOutputWithPast(loss=None, logits=tensor([[1.0]]), past_key_values=None)
+{"step": 1, "loss": 2.3, "val_loss": null}
+step 10: loss=2.1, best_loss=None
+"early_stop": {"loss": null}
+mIoU: 0.61, class 'train': nan (absent in the set)
+ iteration 20/ 100 | grad norm: 3.1 | number of skipped iterations:   0 | number of nan iterations:   0 |
+worker 3 finished with code 0
+request completed with status 204
+pcieport 0000:3a:00.0: AER: Corrected error received: 0000:3a:00.0
+    SRAM Uncorrectable            : 0
+kv cache: 12 blocks evicted
+non-fatal: telemetry is off
+available GPUs: 0,1,2,3
+visible GPUs: 8
+Trial status: 4 TERMINATED
+{"status": "running", "level": "info"}
+only 8 of 8 workers reported
+error_if_nonfinite=False
+0 unsuccessful attempts
+episode 10 reward -200 terminated=True truncated=False
+sequences of the file are truncated to 512 tokens
+没有错误
+训练完成, 错误率 0.12
+エラーなし
+오류 없음
+без ошибок
+Fehlgeschlagen: 0
 """.splitlines()
 
 

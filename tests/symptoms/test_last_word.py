@@ -144,10 +144,28 @@ def test_what_a_script_says_at_its_end_in_any_case_decides_nothing(end: str) -> 
 
 
 @pytest.mark.parametrize(
-    "line", ["epoch 1 train_loss: nan val_loss: nan", "{'loss': 0.0, 'grad_norm': nan, 'epoch': 1.0}", "step 3 loss=NaN", "lm loss: NAN"]
+    "line",
+    [
+        "epoch 1 train_loss: nan val_loss: nan",
+        "{'loss': 0.0, 'grad_norm': nan, 'epoch': 1.0}",
+        "step 3 loss=NaN",
+        "lm loss: NAN",
+        "step 3 loss inf",
+        '{"step": 3, "loss": Infinity}',
+        '{"step": 3, "loss": null}',
+        "step 3 loss 1.#INF",
+    ],
 )
-def test_a_training_that_ends_with_nan_is_not_healthy(line: str) -> None:
-    assert code(f"{TABLE}{STEPS}{line}\nTraining finished.\n") == 3
+def test_a_training_that_ends_with_no_number_is_not_healthy(line: str) -> None:
+    for before in (TABLE + STEPS, OMP):
+        assert code(f"{before}{line}\n") == code(f"{before}{line}\nTraining finished.\n") == 3, before
+    assert code(f"{TABLE}best_val_loss=inf max_grad_norm=inf\n{STEPS}Training finished.\n") == 0
+
+
+@pytest.mark.parametrize("line", ["worker 3 (pid 12) finished with code 7", "3 finished, 1 not", "training completed with status 1"])
+def test_no_good_word_heals_the_line_that_it_stands_in(line: str) -> None:
+    assert code(f"{OMP}{STEPS}Training finished.\n{line}\n") == code(f"{OMP}{STEPS}{line}\nTraining finished.\n") == 3
+    assert code(f"{OMP}{STEPS}Training finished.\nworker 3 (pid 12) finished with code 0\n") == 0
 
 
 def test_each_file_has_its_own() -> None:
