@@ -339,6 +339,8 @@ def test_static_slow_names() -> None:
     [
         pytest.param("127.0.0.1 localhost\n", "host-name-unresolved", id="the own name"),
         pytest.param("127.0.1.1 {name}\n", "host-name-unresolved", id="localhost"),
+        pytest.param("127.0.0.1 localhost\n192.0.2.7 {name}\n", "host-name-unresolved", id="an address of another machine"),
+        pytest.param("127.0.0.1 localhost\n127.0.1.1 {name}.example.org {name}\n", None, id="the whole name first"),
         pytest.param("127.0.0.1 localhost\n192.0.2.7 localhost\n127.0.1.1 {name}\n", None, id="both, and an address too many"),
     ],
 )
