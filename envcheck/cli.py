@@ -147,14 +147,14 @@ def _dispatch(words: list[str]) -> int:
 
     from envcheck.commands import MODULES
     from envcheck.commands.configuration import naming_the_file
+    from envcheck.errors import unwrapped
 
     try:
         with _leaving_once(), naming_the_file(args):
             code: int = importlib.import_module(f"envcheck.commands.{MODULES[args.command]}").execute(args)
     except RuntimeError as error:
-        # Python before 3.12 puts what a signal raised while a class was being made into one of these.
-        if isinstance(error.__cause__, (KeyboardInterrupt, SystemExit)):
-            raise error.__cause__ from None
+        if (meant := unwrapped(error)) is not error:
+            raise meant from None
         raise
     return code
 

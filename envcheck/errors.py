@@ -25,6 +25,12 @@ class EndedBySignal(Exception):
         self.number = number
 
 
+def unwrapped(error: BaseException) -> BaseException:
+    """What a signal raised while a class was being made: Python before 3.12 puts it into a RuntimeError there. Else the error itself."""
+    cause = error.__cause__
+    return cause if isinstance(error, RuntimeError) and isinstance(cause, KeyboardInterrupt | SystemExit) else error
+
+
 MEANT = {"cn": "zh", "chinese": "zh", "mandarin": "zh", "中文": "zh"}  # names of what is known under another word
 
 

@@ -21,7 +21,7 @@ from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_a
 from envcheck.commands.kernel_word import KernelWord
 from envcheck.commands.mistyped import meant
 from envcheck.commands.streams import say
-from envcheck.errors import EndedBySignal, MachineFault, UsageError
+from envcheck.errors import EndedBySignal, MachineFault, UsageError, unwrapped
 from envcheck.facts.printable import visible
 from envcheck.facts.record import record, replace
 from envcheck.host.memory import too_little
@@ -123,7 +123,12 @@ def _is_typed_into(argv: Sequence[str]) -> bool:
     for word in words:
         if word in _TAKE_A_WORD:
             next(words, None)
-        elif word[:1] not in "-+" or (not word.startswith("--") and "c" in word) or word in ("-", "--", "--command", "--help", "--version"):
+        elif (
+            not word.startswith(("-", "+"))
+            or (not word.startswith("--") and "c" in word)
+            or word in ("-", "--", "--help", "--version")
+            or word.startswith("--command")
+        ):
             return False
     return True
 
@@ -169,6 +174,8 @@ def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
     except (UsageError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001
+        if (meant := unwrapped(error)) is not error:
+            raise meant from None
         said = f"the check failed: {type(error).__name__}: {error}"
         say(visible(f"envcheck: {said}; this is a bug of envcheck\n"))
         _save_open(args, said, None, None)

@@ -13,6 +13,7 @@ from envcheck.errors import UsageError
 from envcheck.facts.dead_mount import require_answer
 from envcheck.facts.printable import one_line
 
+MEMORY = 1  # the major number of Linux's null, zero, random and kmsg
 PATIENCE_SECONDS = 60.0  # between two pieces: what writes it may be a check on another machine
 
 
@@ -49,8 +50,9 @@ def open_given(path: str, patience: float = PATIENCE_SECONDS) -> BinaryIO:
     require_answer(path, one_line(path, 200))
     seen = os.stat(path)
     fifo = stat.S_ISFIFO(seen.st_mode) and os.path.exists(os.path.realpath(path))
-    of_proc = os.name == "posix" and stat.S_ISREG(seen.st_mode) and seen.st_size == 0  # such as /proc/kmsg, which waits for more to come
-    if not fifo and not of_proc:
+    # /proc/kmsg and /dev/kmsg wait for more to come
+    of_kernel = (stat.S_ISREG(seen.st_mode) and not seen.st_size) or (stat.S_ISCHR(seen.st_mode) and os.major(seen.st_rdev) == MEMORY)
+    if not fifo and (os.name != "posix" or not of_kernel):
         return open(path, "rb")
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if fifo and not _ready(descriptor, patience):

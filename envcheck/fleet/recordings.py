@@ -149,7 +149,7 @@ def documents(piece: RecordedPiece) -> Iterator[tuple[RecordedAt, bytes | None]]
         while at < piece.end and (line := file.readline(FACTS_LIMIT_BYTES + 1)):
             number += 1
             cut = len(line) > FACTS_LIMIT_BYTES
-            end = _after_line(file, at + len(line), piece.end) if cut else at + len(line)
+            end = at + len(line) if line.endswith(b"\n") else _after_line(file, at + len(line), piece.end)
             yield RecordedAt(piece.paths[0], at, end - at, number), None if cut else line
             at = end
 

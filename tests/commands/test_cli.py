@@ -612,6 +612,20 @@ def test_a_signal_while_a_class_is_being_made(number: int, code: int, monkeypatc
         assert ended.code == code
 
 
+def test_a_signal_while_a_class_is_being_made_starts_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It came in the check before."""
+    from envcheck.commands import check
+
+    class Late:
+        def __set_name__(self, owner: type, name: str) -> None:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(check, "examine_and_judge", lambda *_: type("Made", (), {"one": Late()}))
+    with pytest.raises(SystemExit, match="143"):
+        main(["run", "--static", "--", "touch", str(tmp_path / "started")])
+    assert not (tmp_path / "started").exists()
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows")
 def test_a_callers_own_way_with_a_signal_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint at SIGUSR1, a profiler at SIGPROF."""

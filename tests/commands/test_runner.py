@@ -705,11 +705,12 @@ def test_a_shell_that_somebody_types_into_has_its_jobs(on_terminal: Callable[...
     [
         ("bash", True), ("/bin/zsh -f", True), ("bash --rcfile x -il", True), ("sh -i +m", True), ("fish", True), ("bash -o vi", True),
         ("bash train.sh", False), ("sh -c ls", False), ("bash -lc ls", False), ("bash --norc train.sh", False), ("sh -", False),
-        ("bash --version", False), ("python3", False), ("fish --command ls", False),
+        ("bash --version", False), ("python3", False), ("fish --command ls", False), ("fish --command=ls", False),
     ],
 )  # fmt: skip
 def test_which_shells_are_typed_into(words: str, typed: bool) -> None:
     assert _is_typed_into(words.split()) is typed
+    assert not _is_typed_into(["bash", ""])
 
 
 def test_on_a_terminal_stdin_may_be_anything(on_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
