@@ -50,29 +50,37 @@ _ENDED = re.compile(
 # A program of one's own says how another one ended, and what a kernel, a cluster or a check says of a machine: whatever stands around it.
 _OF_OTHERS = re.compile(
     r"\b(?:finish|end|exit|complet|return|terminat|stopp|quitt?|left)(?:ed|s|ing)?\b[^\n.;]{0,24}?\b(?:(?:with|by) (?:an? )?)?"
-    r"(?:(?:exit|return|error) ?)?(?:code|status|rc)\W{1,3}(?:-|0x0{0,8})?(?!20\d\b)[1-9]"
+    r"(?:(?:exit|return|error) ?)?(?:code|status|rc)\W{1,3}(?:-|0x0{0,8})?(?![23]\d\d\b)[1-9]"
+    r"|\b(?:ended|status of .{1,40} is|ended in|ended with):? (?:13[1-9]|14\d|255)\b"
     r"|\(return value [1-9]|\b\d{1,6} finished, [1-9]\d{0,5} (?:not|failed)\b"
-    r"|\[Hardware Error\]|\bMachine check events|\bAER: .{0,40}(?:Uncorrect|[Ff]atal)|\bEDAC .{0,40}\b[1-9]\d{0,9} UE\b"
+    r"|\[Hardware Error\]|\bMachine check events|\bAER: (?!enabled).{0,40}(?:Uncorrect|[Ff]atal)|\bEDAC .{0,40}\b[1-9]\d{0,9} UE\b"
     r"|\b[Uu]ncorrect(?:able|ed) (?:\(Fatal\) )?(?:\w{1,10} ){0,3}(?:on|at|in|detected|received|occurred|encountered|found)\b"
-    r"|\b(?:[Pp]od|[Nn]ode|[Ww]orker|[Ii]nstance|[Jj]ob|[Cc]ontainer)s?\b.{0,80}\b(?:evicted|reclaimed)\b|\bNotReady\b"
+    r"|(?<!\b0 )\b(?:[Pp]od|[Nn]ode|[Ww]orker|[Ii]nstance|[Jj]ob|[Cc]ontainer)s?\b"
+    r".{0,80}(?<!entries )(?<!\b0 pods )\b(?:evicted|reclaimed)\b|\bNotReady\b"
     r"|\b[Nn]ode\b.{0,80}\bnot ready\b|\b[Bb]ail(?:ing)? out\b|\bsoft lockup\b|\bblocked for more than \d"
-    r"|\b(?:[Vv]isible|[Aa]vailable|[Dd]etected|[Ff]ound) GPUs?\W{1,3}0(?! ?[\w,.])|\b(?:[Ff]ound|[Dd]etected|[Ss]ees) 0 GPUs?\b"
+    r"|\b(?:[Vv]isible|[Aa]vailable|[Dd]etected|[Ff]ound) GPUs\s?[:=]\s{0,2}0(?! ?[\w,.:\])(])|\b(?:[Ff]ound|[Dd]etected|[Ss]ees) 0 GPUs?\b"
     r"|\b0 GPUs? (?:are |were )?(?:visible|available|found|detected)|\bdevice_count(?:\(\))?\W{1,4}0(?![\w.])"
     r"|(?:\b|_)(?:[Ss]tat(?:us|e)|STAT(?:US|E)|[Hh]ealth|[Rr]esult|[Cc]onclusion|[Oo]utcome)['\"]?\s?[:=]\s{0,3}['\"]?"
     r"(?i:dead|failed|failure|error|lost|unhealthy|degraded|crashed|killed|aborted|unsuccessful|red)\b(?!\W{1,3}0\b)"
     r"|['\"](?:level|severity)['\"]\s?:\s?['\"](?i:error|fatal|critical)\b"
     r"|\b[Oo]nly (?P<some>\d{1,6}) (?:out )?of (?!(?P=some)\b)\d{1,6} (?:\w{1,12} )?(?:node|rank|worker|host|process|peer|replica|pod|task)"
-    r"|(?<!no )(?<!0 )(?<!for )\b[Nn]on-?finite (?:loss|grad|norm|value|weight|param|output|activation|number|entr)"
+    r"(?!\w{0,3} (?:left|remain|used|to go))"
+    r"|(?<!no )(?<!0 )(?<!for )\b[Nn]on-?finite (?:loss|norm|value|weight|param|output|activation|number|entr)"
+    r"|(?<!no )(?<!0 )(?<!for )\b[Nn]on-?finite grad(?!.{0,60}(?:passed|check|skip|[:=] ?0\b))"
     r"|\b(?:is|are|was|were|became|become) non-?finite\b|(?<!\b0 )\b[Uu]nsuccessful(?:ly)?\b(?!\W{1,3}0\b)"
     r"|(?:\b(?:[Ff]ile|[Cc]heckpoint|[Aa]rchive|[Ss]hard)|\.(?:pth?|bin|safetensors|tar|zip|ckpt|npz?|parquet))\b.{0,60}\btruncated\b"
-    r"(?! (?:to|at|after|from|for|by)\b)|\b[Tt]runcated (?:file|archive|zip|tar|checkpoint)\b"
+    r"(?! (?:to|at|after|from|for|by)\b| ?\(max)|\b[Tt]runcated (?:file|archive|zip|tar|checkpoint)\b"
     r"|\b(?:has|have) stopped working\b|\b[Dd]etected KeyboardInterrupt\b|^\^\\Quit|\b[Aa]borting\.$"
     r"|\b(?:gave|giving) up\.?$|\bFail - |['\"]exit['\"]\s?: ?-?[1-9]|\b[Rr]eceived SIG(?:TERM|INT|KILL|HUP)\b"
+    r"|^\W{0,8}[Oo]ut of [Mm]emory\b|\bENOSPC\b|\[Errno (?:5|12|28|122)\]|\b[Dd]isk (?:is )?full\b|\b[Uu]nexpected (?:EOF|end of file)\b"
+    r"|\b(?:checksum|CRC|md5|hash) mismatch\b|\b(?:checkpoint|shard|file) is corrupt|\bGPU \d{1,2} needs (?:a )?reset\b"
+    r"|\bdouble[ -]bit (?:ECC )?error|\blink (?:is )?down (?:on|at)\b|\b[Jj]ob (?:was )?cancel+ed\b|\b[Ii]nterrupted by user\b"
 )
 _ENDED_ABROAD = re.compile(
     r"\bGetötet\b|\bTué\b|[Vv]iolación de segmento|Violação de segmento|Arrêt du processus|강제 종료"
     r"|セグメンテーション|コアダンプ|強制終了|段错误|核心已转储|已杀死|已放弃|已终止"
-    r"|[Оо]шибка сегментирования|\bУбито\b|Аварийный останов|세그멘테이션|\b중지됨|\b(?:код|кодом|código) -?[1-9]|[❌✗✘✖⛔💥]"
+    r"|[Оо]шибка сегментирования|\bУбито\b|Аварийный останов|세그멘테이션|メモリ不足|\b중지됨"
+    r"|\b(?:код|кодом|código|kodem) -?(?![23]\d\d\b)[1-9]"
 )
 # "failed, crashed, died, was stopped" in other languages, and what says there that it is not so
 _SAID_ABROAD = re.compile(
@@ -80,10 +88,12 @@ _SAID_ABROAD = re.compile(
     r"|죽었|실패|중단되었|비정상 종료|오류|упал[аи]?\b|[Оо]шибк|[Сс]бой|аварийно|не удалось|помилк|\bвпа[влд]"
     r"|è (?:morto|fallito|crashato)|si è (?:interrotto|bloccato)|cayó|falló|murió|se detuvo|ha fallado|tombé|échou|planté|arrêté"
     r"|abgestürzt|padł|nie powiód|zabity"
+    r"|terminó con error|est mort|\btué|训练终止|杀死|意外退出|死んだ|메모리 부족|\bумер|прерван|[❌✗✘✖⛔💥]"
     r"|çöktü|başarısız|öldü|bị giết|thất bại|\blỗi\b|توقف|فشل|خطأ|تعطل"
 )
 _NONE_ABROAD = re.compile(
     r"[无無没沒不零率]|なし|ゼロ|ない|ません|없|\b0\b"
+    r"|[✓✔✅]|optional|disabled|skipp|early stopping|tỷ lệ"
     r"|(?<!\w)(?:нет|без|не было|sin|sans|senza|ohne|keine?|brak|bez|sem|yok|không|لا|بدون)(?!\w)"
 )
 # These stand in lines of healthy programs as well: what they warn of or try, what was counted as none.
@@ -93,7 +103,8 @@ _SAID = re.compile(
     r"|##\[error\]|::error|\b(?:giving|gave) up\b(?! 0)|\b[Cc]ould not find\b|\berrored\b"
     r"|(?<!non-)(?<!not )\b[Ff]atal\b(?!\W{1,3}(?:0|false|False)| (?:\w{1,8} )?handler)|\b[Tt]earing down because\b"
     r"|\blost contact\b|\bmemory exhausted\b|\bkilled by\b"
-    r"|(?<!0 )\b(?:fehlgeschlagen|gescheitert|(?:Prozess|Job) wurde beendet|wurde abgebrochen|falhou|morreu)\b(?!\W{1,3}0)"
+    r"|(?<!0 )\b(?:fehlgeschlagen|gescheitert|gestorben|ist abgebrochen|(?:Prozess|Job) wurde beendet|wurde abgebrochen"
+    r"|falhou|morreu)\b(?!\W{1,3}0)"
     r"|\b(?:[Nn]ode|[Rr]ank|[Ww]orker|[Pp]eer|[Hh]ost|GPU|[Pp]rocess)\S{0,20} (?:\d{1,6} )?(?:is |was |has |are )?(?:gone|lost|missing"
     r"|vanished|stuck|hung up|thrown out|dropped out|dead|crashed|no longer)\b"
 )
@@ -115,6 +126,7 @@ _WORDS = frozenset(
     "diverged", "double", "dropped", "dump", "dumped", "err", "erreur", "errimagepull", "error", "errored", "evicted",
     "exceeded", "exhausted", "exit", "exitcode", "exited", "exiting", "exits", "externally", "fail", "failed", "failure",
     "falhou", "falla", "fallen", "fatal", "fehlgeschlagen", "fell", "finish", "floating", "found", "gave", "gescheitert",
+    "gestorben",
     "giving", "gone", "hangup", "hung", "illegal", "imagepullbackoff", "insufficient", "invalid", "keyboardinterrupt",
     "killed", "left", "longer", "lost", "malloc", "maschinenbefehl", "missing", "module", "morreu", "mpi", "nan",
     "notfound", "oom", "oomkilled", "open", "out", "overflow", "panic", "panicked", "permise", "permission", "preempted",
@@ -126,7 +138,9 @@ _WORDS = frozenset(
     "unauthorized", "unavailable", "unexpectedly", "unhandled", "unreachable", "vanished", "wall", "walltime", "zsh"}
 )  # fmt: skip
 _WORDS_OF_OTHERS = frozenset(
-    {"aborting", "aer", "bail", "bailing", "blocked", "code", "conclusion", "device", "edac", "evicted", "exit", "fail", "finished",
+    {"cancelled", "canceled", "checksum", "corrupt", "corrupted", "crc", "disk", "double", "ended", "enospc", "eof", "errno", "hash",
+    "interrupted", "link", "md5", "memory", "mismatch", "needs", "unexpected",
+    "aborting", "aer", "bail", "bailing", "blocked", "code", "conclusion", "device", "edac", "evicted", "exit", "fail", "finished",
     "finite", "gave", "giving", "gpu", "gpus", "hardware", "health", "keyboardinterrupt", "level", "lockup", "machine", "nonfinite",
     "notready", "only", "outcome", "quit", "rc", "ready", "received", "reclaimed", "result", "return", "severity", "state",
     "status", "stopped", "truncated", "uncorrectable", "uncorrected", "unsuccessful", "unsuccessfully"}

@@ -145,6 +145,52 @@ tiến trình bị giết
 процесс упал с кодом 139
 プロセスが異常終了しました
 进程崩溃
+{'loss': np.float64(nan), 'step': 30}
+loss/train: nan
+Loss (train) nan
+loss_ce: nan loss_kl: 0.3
+loss tensor([nan])
+loss_G: nan
+train nan val nan
+cost nan
+objective nan
+损失: nan
+step 30 loss -1.#J
+loss ******
+loss: 8.1e+19
+loss = undefined
+loss: ∞
+loss: 99999999999999999999999999999
+loss 340282346638528859811704183484516925440.0000
+loss 2.1 grad      nan
+lossD: nan
+loss/total=nan
+bpb: nan
+child ended: 137
+exit status of worker 3 is 137
+subprocess ended with 255
+Out of Memory: killed pid 12
+ENOSPC
+OSError: [Errno 28]
+Disk full
+checksum mismatch in shard 3
+checkpoint is corrupt
+GPU 3 needs reset
+ECC double bit error on GPU 2
+link down on mlx5_0
+job was cancelled by user
+Job cancelled
+unexpected EOF
+El proceso terminó con error
+processus tué
+Prozess gestorben
+训练终止
+进程被杀死
+메모리 부족
+メモリ不足
+процесс умер
+proces zakończony kodem 137
+checkpoint x.pt is truncated (0 bytes)
 """.splitlines()
 HEALTHY = """\
 epoch 1: loss 2.34, lr 1e-4, 1234 tokens/s
@@ -203,6 +249,37 @@ sequences of the file are truncated to 512 tokens
 오류 없음
 без ошибок
 Fehlgeschlagen: 0
+{'loss': 2.4, 'grad_norm': inf, 'learning_rate': 0.0, 'epoch': 0.1}
+step 1 loss 9.11 grad_norm inf loss_scale 65536 (skipped, overflow)
+Found GPU 0: NVIDIA H100 80GB HBM3
+Found GPU: 0 (NVIDIA H100)
+Available GPUs: [0]
+Detected GPU 0 with compute capability 9.0
+Non-finite gradient check passed
+non-finite grads: 0
+AMP: steps with non-finite gradients are skipped
+skip_nonfinite: non-finite gradients will be skipped
+Only 2 of 8 tasks left
+Only 4 of 16 workers used for data loading on this node
+Dataset file train.jsonl: 132 rows were truncated (max_length=512)
+worker cache: 120 entries evicted from LRU
+job train: 0 pods evicted
+loss: null
+gradient_clip_norm: inf
+step 0 loss 66.4 ppl 6.9e+18
+код 200 получен
+❌ wandb disabled
+✗ flash-attn not installed (optional)
+GET /metrics finished with status 304
+Entraînement arrêté à l'époque 10 (early stopping)
+tỷ lệ lỗi 3.2%
+ref_loss=inf
+old_loss=inf new_loss=0.4
+best val_loss: inf
+val_loss (inf --> 0.32)
+loss 2.13 grad_norm 1.2
+step 30 loss 12345678901.5
+fp16 loss scale 65536, OVERFLOW! skipping
 """.splitlines()
 
 
