@@ -57,17 +57,28 @@ _SAYS = re.compile(r"[:：]\s{1,8}\Z|\s(?:is|was|ist|war|es|est|é|esta|está)\s
 # ${NAME:?what a shell says without one}, ${NAME:-$(…)}, ${NAME:0:4}
 _EXPANDED = re.compile(r"\?|[+=-]?[$`]|\d{1,4}(?::\d{1,4})?\}")
 _EXPANDS = re.compile(r"\$\{\w{1,80}:\Z")
-# What a text is declared as: `str | None`, `Optional[str]`, `Final`; TypeScript's `string`, Rust's `&'static str`
-TYPE = (
-    r"(?:&(?:'\w{1,20}\s)?(?:mut\s)?)?(?:[a-z]{1,10}(?:\.|::))?(?:str|string|String|bytes|Final|ClassVar|Optional|Union|Option|Any|AnyStr|Text|Literal"
-    r"|LiteralString|Annotated|Secret(?:Str(?:ing)?|Bytes)?|Cow|None|object|any|char|(?:[Ll]ist|[Tt]uple|[Ss]et|Sequence|Iterable|Vec)(?=[\[<]))(?![\w-])(?:\[[^\n]{0,80}?\]|<[^\n]{0,80}?>)?(?:\s?\|\s?[A-Za-z_][\w.]{0,30}){0,4}"
+# What a text is declared as: `str | None`, `Mapped[str]`, `"Optional[str]"`; TypeScript's `string`, Swift's `String?`, Rust's `&'static str`
+_BRACKETS = (
+    r"(?:\[(?:[^\[\]\n]|\[[^\[\]\n]{0,60}\]){0,80}\]|<(?:[^<>\n]|<[^<>\n]{0,60}>){0,80}>"
+    r"|\((?=[^()\n]{0,80}\)[\x20\t]{0,4}[|=])[^()\n]{0,80}\))"
+)
+_ONE_TYPE = (
+    r"(?:&(?:'\w{1,20}\s)?(?:mut\s)?|(?:unique|readonly)\s)?"
+    rf"(?:(?:[A-Za-z_]|u8)(?:[A-Za-z_.]|::(?=[A-Za-z])){{0,60}}(?![\w-])(?:{_BRACKETS}){{0,2}}[?!]?|\"[A-Za-z][\w.\[\]\x20|]{{0,60}}\"|'[A-Za-z][\w.\[\]\x20|]{{0,60}}')"
+)
+TYPE = rf"{_ONE_TYPE}(?:\s?\|\s?{_ONE_TYPE}){{0,4}}"
+# What languages put a quoted value into
+INTO = (
+    r"(?:(?:(?:\w{1,40}(?:\.|::)){0,4}(?:Secret(?:Str(?:ing)?|Bytes)?|Some|Just|Optional|PASSWORD|str|String(?:::from)?|[fF]ield|mapped_column"
+    r"|[A-Z][A-Za-z]{0,20}(?:Field|Column))\((?:[\w.\x20]{1,40}(?:\(\d{0,5}\))?,\s?)?(?:default(?:_factory)?\s?=\s?)?|\(\s{0,8})(?:lambda:\s)?|lambda:\s)"
 )
 # What a switch is set to, what keeps passwords, a type
 _SETTING = re.compile(
     r"(?i:yes|no|on|off|never|empty|inherit|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|yescrypt|(?:scram-)?sha-?\d{1,3}\w{0,8}"
     r"|not[_-]needed)" + _END_OF_WORD
     + r"|(?:(?:&(?:'\w{1,20}\s)?)?str|[Ss]tring|SecretStr(?:ing)?|(?:Option|Zeroizing)<[\w<>&'\x20]{1,40}>)(?=\s{0,4}[,;)}\n]|\Z)"
-    + rf"|{TYPE}(?=\s{{0,4}}=(?!=))"
+    + rf"|{TYPE}(?=\s{{1,4}}=\s{{0,4}}(?:{INTO}|\[)?[bBrRuUfF]{{0,2}}[\"'])"
+    + r"|(?:(?:typing|t)\.)?(?:str|string|String|bytes|Optional|Union|Any|Final|SecretStr|None)(?:\[[^\n]{0,80}?\])?(?:\s?\|\s?[A-Za-z_][\w.]{0,30}){0,4}(?=\s{0,4}=(?!=))"
     + r"|[A-Z][A-Za-z]{1,40}(?:\(\)|(?=\s(?:\|\s|=\s?[A-Z\[{(])))"
 )  # fmt: skip
 # passwd of nsswitch.conf: where accounts are looked for

@@ -1477,6 +1477,22 @@ APART = [  # X: the secret
     '<setting name="ApiKey" serializeAs="String"><value>X</value></setting>',
     'parser.add_argument("--token", type=str, default="X")',
     "@click.option('--hf-token', default='X')",
+    'password: pydantic.SecretStr = pydantic.SecretStr("X")',
+    'password: Mapped[str] = mapped_column(default="X")',
+    'password: Mapped[str] = mapped_column(String(80), default="X")',
+    'password: Mapped[str | None] = "X"',
+    'password: Password = "X"',
+    "password: my.types.Hidden = 'X'",
+    'hf_token: constr(min_length=1) = "X"',
+    'hf_token: "Optional[str]" = "X"',
+    'val password: String? = "X"',
+    'apiKey!: string = "X"',
+    'let token: Readonly<string> = "X"',
+    'declare const password: unique symbol = "X"',
+    'token: str | None = ("X")',
+    'token: str = (\n    "X"\n)',
+    'token: str = dataclasses.field(default_factory=lambda: "X")',
+    "password: X = 3",
 ]
 
 
