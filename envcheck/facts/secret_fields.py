@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from envcheck.facts.secret_references import is_reference
+from envcheck.facts.secret_references import OF_ANOTHER, is_reference
 from envcheck.facts.secret_shapes import drawn, thought_of
 
 _KEPT = r"(?!\[secret\]|\$(?![\"'])|[<{*…]|\.\.\.|(?i:none|true|false|null)(?![\w-]))"
@@ -88,8 +88,14 @@ _EXPANDED = re.compile(
 )
 
 
+_OF_ANOTHER = re.compile(OF_ANOTHER)
+_PLAIN = re.compile(rf"[a-z]{{1,40}}|{_NUMBER.pattern}")  # auto, environment, 32000
+
+
 def _of_a_name(named: Callable[[str], bool]) -> Callable[[re.Match[str]], bool]:
     def judge(found: re.Match[str]) -> bool:
+        if _OF_ANOTHER.fullmatch(found[2]) or _PLAIN.fullmatch(found[3]):
+            return False
         return named(found[2].replace("-", "_")) and not is_reference(found.string, found.start(3), found.start(3))
 
     return judge
@@ -104,6 +110,8 @@ _DOTTED = re.compile(
 )
 
 
+_OF_A_GROUP = ("service", "shared", "session", "client")  # streams and tables have such keys, too
+_DRAWN = re.compile(r"(?![A-Za-z_-]{1,80}[_-]\d{1,4}\Z)(?=[^\d]{0,200}\d)(?=[^A-Za-z]{0,200}[A-Za-z])[^.]{8,400}")
 _SIGN = re.compile("[=:]")
 _CODE = re.compile(r"\x20=\x20?\Z")  # no quotation mark before the value
 
@@ -112,6 +120,8 @@ def _dotted(found: re.Match[str]) -> bool:
     """Whether a secret stands there: `session.key = name` is code."""
     value = found[2]
     if is_reference(found.string, found.start(), found.start(2)) or "/" in value[:2]:
+        return False
+    if found[1].lower().startswith(_OF_A_GROUP) and not _DRAWN.fullmatch(value):
         return False
     if thought_of(value, True) or drawn(value):
         return True

@@ -57,7 +57,7 @@ _SAYS = re.compile(r"[:：]\s{1,8}\Z|\s(?:is|was|ist|war|es|est|é|esta|está)\s
 # ${NAME:?what a shell says without one}, ${NAME:-$(…)}, ${NAME:0:4}
 _EXPANDED = re.compile(r"\?|[+=-]?[$`]|\d{1,4}(?::\d{1,4})?\}")
 _EXPANDS = re.compile(r"\$\{\w{1,80}:\Z")
-# What a text is declared as: `str | None`, `Mapped[str]`, `"Optional[str]"`; TypeScript's `string`, Swift's `String?`, Rust's `&'static str`
+# What a text is declared as: `str | None`, `Mapped[str]`, `"Optional[str]"`; Swift's `String?`, Rust's `&'static str`
 _BRACKETS = (
     r"(?:\[(?:[^\[\]\n]|\[[^\[\]\n]{0,60}\]){0,80}\]|<(?:[^<>\n]|<[^<>\n]{0,60}>){0,80}>"
     r"|\((?=[^()\n]{0,80}\)[\x20\t]{0,4}[|=])[^()\n]{0,80}\))"
@@ -72,13 +72,22 @@ INTO = (
     r"(?:(?:(?:\w{1,40}(?:\.|::)){0,4}(?:Secret(?:Str(?:ing)?|Bytes)?|Some|Just|Optional|PASSWORD|str|String(?:::from)?|[fF]ield|mapped_column"
     r"|[A-Z][A-Za-z]{0,20}(?:Field|Column))\((?:[\w.\x20]{1,40}(?:\(\d{0,5}\))?,\s?)?(?:default(?:_factory)?\s?=\s?)?|\(\s{0,8})(?:lambda:\s)?|lambda:\s)"
 )
+# Names of what is kept about a secret, and of marks in a text
+OF_ANOTHER = (
+    r"(?i:(?:image|audio|video|stop|fim|start|decoder|pad|mask|moe)[_-](?:[a-z]{1,20}[_-])?token(?:[_-][\w-]{1,60})?"
+    r"|[\w-]{1,80}[_-](?:dir|path|env|index|id|type|policy|drop|dispatcher|name|header|kind|mode|count|field|file))"
+)
+_TYPED_OF_ANOTHER = re.compile(
+    rf"(?<![\w.-]){OF_ANOTHER}[?!]?\s{{0,4}}:\s{{0,4}}{TYPE}\s{{0,4}}=\s{{0,4}}(?:{INTO})?[bBrRuUfF]{{0,2}}[\"']\Z"
+)
 # What a switch is set to, what keeps passwords, a type
 _SETTING = re.compile(
     r"(?i:yes|no|on|off|never|empty|inherit|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|yescrypt|(?:scram-)?sha-?\d{1,3}\w{0,8}"
     r"|not[_-]needed)" + _END_OF_WORD
     + r"|(?:(?:&(?:'\w{1,20}\s)?)?str|[Ss]tring|SecretStr(?:ing)?|(?:Option|Zeroizing)<[\w<>&'\x20]{1,40}>)(?=\s{0,4}[,;)}\n]|\Z)"
     + rf"|{TYPE}(?=\s{{1,4}}=\s{{0,4}}(?:{INTO}|\[)?[bBrRuUfF]{{0,2}}[\"'])"
-    + r"|(?:(?:typing|t)\.)?(?:str|string|String|bytes|Optional|Union|Any|Final|SecretStr|None)(?:\[[^\n]{0,80}?\])?(?:\s?\|\s?[A-Za-z_][\w.]{0,30}){0,4}(?=\s{0,4}=(?!=))"
+    + r"|(?:(?:typing|t)\.)?(?:str|string|String|bytes|Optional|Union|Any|Final|SecretStr|None)(?:\[[^\n]{0,80}?\])?"
+    + r"(?:\s?\|\s?[A-Za-z_][\w.]{0,30}){0,4}(?=\s{0,4}=(?!=))"
     + r"|[A-Z][A-Za-z]{1,40}(?:\(\)|(?=\s(?:\|\s|=\s?[A-Z\[{(])))"
 )  # fmt: skip
 # passwd of nsswitch.conf: where accounts are looked for
@@ -116,12 +125,16 @@ def _is_pin(text: str, value: int) -> bool:
 
 
 _CAPITALS = re.compile(r"[A-Z][A-Z_]{2,60}(?![\w-])")
+_OF_CLICK = re.compile(r"(?:TEXT|STRING|VALUE)(?=\x20{2}|[\x20\t]{0,4}(?:[\[\]\n]|\Z))")
 
 
 def _is_metavar(text: str, value: int) -> bool:
     """Whether what stands behind a flag is its own name in capitals, as help writes it."""
     found = _CAPITALS.match(text, value)
-    return bool(found and text[max(0, value - 64) : value - 1].replace("-", "_").upper().endswith("__" + found[0]))
+    if not found:
+        return False
+    flag = text[max(0, value - 64) : value - 1].rpartition(" ")[2].replace("-", "_").upper()
+    return flag.startswith("__") and (flag.endswith("_" + found[0]) or bool(_OF_CLICK.match(text, value)))
 
 
 def is_reference(text: str, start: int, value: int) -> bool:
@@ -133,6 +146,8 @@ def is_reference(text: str, start: int, value: int) -> bool:
     if _is_pin(text, value) or _is_metavar(text, value) or _is_expanded(text, value) or _is_variable(text, value):
         return True
     before = text[max(start, value - 120) : value]
+    if before.endswith(("'", '"')) and ":" in before and _TYPED_OF_ANOTHER.search(text[max(0, value - 200) : value]):
+        return True
     if _OF_A_KEEPER.search(before) and _KEEPER.match(text, value):
         return True
     if _OF_A_FILE.search(before):

@@ -1493,6 +1493,8 @@ APART = [  # X: the secret
     'token: str = (\n    "X"\n)',
     'token: str = dataclasses.field(default_factory=lambda: "X")',
     "password: X = 3",
+    "session.key=X",
+    'parser.add_argument("--image-password", default="X")',
 ]
 
 
@@ -1801,6 +1803,27 @@ def test_secrets_beside_which_more_is_hidden(said: str, shown: str) -> None:
         "password:\nusername: bob",
         "hub_token=<HUB_TOKEN>\npush_to_hub_token=<PUSH_TO_HUB_TOKEN>\nrun_name=llama-7b-Aa1Bb2",
         "step 10 | 1234.5 tokens/s | 12 tokens per second",
+        "  --hf-token HF_TOKEN   the token (default: environment)",
+        "  --stop-token TOKEN  token that ends a text (default: endoftext)",
+        "  --image-token-index N  place (default: 32000)",
+        "  --secret-name NAME  name of the secret (default: hf-secret)",
+        "  --moe-token-dispatcher-type {allgather,alltoall}\n                        (default: allgather)",
+        'parser.add_argument("--image-token", type=str, default="IMG_CONTEXT")',
+        'parser.add_argument("--token-dir", default="tokens")',
+        'parser.add_argument("--token-drop", default="random")',
+        'parser.add_argument("--api-key-env", default="OPENAI_API_KEY")',
+        'image_token: str = "IMAGE"',
+        'stop_token: str = "STOPHERE"',
+        'fim_prefix_token: str = "PREFIX"',
+        'decoder_start_token: str = "start"',
+        'moe_token_dispatcher_type: str = "allgather"',
+        "service.key=default",
+        "shared.key: embeddings",
+        "shared.key: encoder.embed",
+        "session.key: batch-12",
+        "client.key: 4096",
+        "spark.session.key=abcd",
+        "  --hf-token TEXT  The token.  [env var: HF_TOKEN]",
     ],
 )
 def test_what_only_looks_like_one_stays(text: str) -> None:
