@@ -87,7 +87,7 @@ _PREFIX = r"(?:[bBrRuUfF]{1,2}|\$)?"  # of a text in Python; $'…' of bash
 # secretstorage==3.3.3, conda's secretstorage=3.3.3=py310_0, of a lock file ^3.3 and >=3.3
 _VERSION = r"(?:\d{1,3}!)?\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}(?:[a-z.+-]{1,5}\d{1,8}){0,3}(?:\+[a-z0-9.]{1,40})?"
 _PINNED_VERSION = (
-    rf"(?:={{1,2}}{_VERSION}|[~^]{_VERSION}|(?:[<>]=?|[!~]=)\s?{_VERSION}(?:,\s?[<>!~=]{{1,2}}[\d.*]{{1,20}}){{0,4}}|{_VERSION}=[\w.]{{0,40}}_\d{{1,4}})"
+    rf"(?:={{1,2}}{_VERSION}|[~^]{_VERSION}|(?:[<>]=?|[!~]=)\s?{_VERSION}(?:,\s?[<>!~=]{{1,2}}[\d.*]{{1,20}}){{0,4}}|{_VERSION}=(?:py|cuda|cpu|gpu|mkl|nompi|h[0-9a-f]{{7}})[\w.]{{0,40}}_\d{{1,4}})"
     r"(?=[\s\"'`,;:&|<>)\]}\\]|\.(?:\s|\Z)|\Z)"
 )
 _BELOW = r"(?:(?<=\x20{3})|(?<=\n)|(?<=\n\x20\x20)|(?<=\t))[A-Za-z_][\w-]{0,40}:[\x20\n]"  # a name of its own, on the next line

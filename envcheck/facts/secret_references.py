@@ -29,7 +29,7 @@ _PLACEHOLDER = (
     r"|(?:(?i:insert|paste|put|enter|add|replace)[_-][A-Za-z_-]{1,40}[_-](?i:here|me|this)|[A-Z][A-Z_]{2,40}_HERE)" + _END
     + rf"|(?:[A-Za-z]{{2,6}}[_-]){{0,2}}(?:[xX]{{3,60}}|[*•]{{3,60}})(?:[_-][xX*]{{2,60}}){{0,8}}{_END}"
 )  # fmt: skip
-_VARIABLE = rf"%[A-Za-z_]\w{{1,60}}%|%\(\w{{1,60}}\)s|@@?[A-Z_]{{3,60}}@|(?:env|file):(?=[/A-Z])|op://|#\{{|\$|\{{\{{|{_OWNER}\.[A-Z_]{{3,60}}{_END}"
+_VARIABLE = rf"%[A-Za-z_]\w{{1,60}}%|%\(\w{{1,60}}\)s|@@?[A-Z_]{{3,60}}@|(?:env|file):(?=[/A-Z])|op://|`(?:echo|printf)\x20|#\{{|\$|\{{\{{|{_OWNER}\.[A-Z_]{{3,60}}{_END}"
 _REFERENCE = re.compile(rf"[\"'`]?(?:{_VARIABLE}|{_PLACEHOLDER})|{_CODE}")
 # `class Token:` and what is below it
 _STATEMENT = re.compile(r"(?:pass|return|raise|yield|def|class|import|from|if|for|with|try)(?![^\s(])")
@@ -133,7 +133,7 @@ def _is_metavar(text: str, value: int) -> bool:
     found = _CAPITALS.match(text, value)
     if not found:
         return False
-    flag = text[max(0, value - 64) : value - 1].rpartition(" ")[2].replace("-", "_").upper()
+    flag = text[max(0, value - 64) : value - 1].replace("\n", " ").rpartition(" ")[2].lstrip("[(\"'").replace("-", "_").upper()
     return flag.startswith("__") and (flag.endswith("_" + found[0]) or bool(_OF_CLICK.match(text, value)))
 
 
