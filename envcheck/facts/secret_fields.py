@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from envcheck.facts.secret_references import is_reference
+from envcheck.facts.secret_references import OF_ANOTHER, is_reference
 from envcheck.facts.secret_shapes import drawn, thought_of
 
 _KEPT = r"(?!\[secret\]|\$(?![\"'])|[<{*…]|\.\.\.|(?i:none|true|false|null)(?![\w-]))"
@@ -19,7 +19,8 @@ _NUMBER = re.compile(r"[\d.+-]{1,40}(?:e[+-]?\d{1,4})?")
 # ------------------------------------------------------------------ an object: the value may stand before its name, or below it
 
 _FIELD = re.compile(
-    rf"(?<![\w.-])((?i:value|default)(?:{_QUOTE})?\s{{0,8}}(?:=>|[=:](?![=:]))\s{{0,8}}{_PREFIX}(?:{_QUOTE})?){_KEPT}{_VALUE}"
+    rf"(?<![\w.-])((?i:value|default)(?:{_QUOTE})?\s{{0,8}}(?:=>|[=:](?![=:]))\s{{0,8}}(?:(?<=:\x20)(?:[|>][+-]?\n\s{{1,40}}|&\w{{1,20}}\x20))?"
+    rf"{_PREFIX}(?:{_QUOTE})?){_KEPT}{_VALUE}"
 )
 _NAMING = re.compile(
     rf"(?<![\w.-])(?i:name|key|variable|id|field)(?:{_QUOTE})?\s{{0,8}}(?:=>|[=:](?![=:]))\s{{0,8}}(?:{_QUOTE})?([\w.:/-]{{1,80}})"
@@ -79,17 +80,24 @@ _DECLARED = re.compile(
     r"(?!\[secret\]|[${<])([^\"'\\\n]{4,400})"
 )
 _HELP = re.compile(
-    rf"((?<![\w-])--{_NAME}(?=[\s=,])[^\n]{{0,160}}?(?:\n\x20{{8,40}}[^\n]{{1,100}}?)?\(default:?\s){_KEPT}([^\s()]{{4,200}})(?=\))"
+    rf"((?<![\w-])--{_NAME}(?=[\s=,])[^\n]{{0,160}}?(?:\n\x20{{8,40}}[^\n]{{1,100}}?)?(?:\(default:?\s|\[(?:[^\[\]\n]{{1,60}};\s)?default:\s))"
+    rf"{_KEPT}([^\s()]{{4,200}}?)(?=\)|\](?:\s|\Z)|;\s)"
 )
 # ${oc.env:HF_TOKEN,x}, ${HF_TOKEN:-"x"}, PASSWORD="$(echo x)"
 _EXPANDED = re.compile(
     rf"(\$\{{(?:[\w.]{{1,20}}:)?{_NAME}(?:,\s{{0,4}}[\"']?|:?[-=]\$?[\"'])){_KEPT}(?![\"'])([^\"'\\\n}}]{{4,400}})"
-    rf"|(?<![\w.-])([\w.-]{{2,80}}[\"']?=[\"']?\$\((?:echo|printf)\s{{1,4}}(?:-\w{{1,2}}\s{{1,4}}|[\"']?%s[\"']?\s{{1,4}})?[\"']?){_KEPT}([^\s\"'()|\\]{{4,400}})"
+    rf"|(?<![\w.-])([\w.-]{{2,80}}[\"']?=[\"']?(?:\$\(|`)(?:echo|printf)\s{{1,4}}(?:-\w{{1,2}}\s{{1,4}}|[\"']?%s[\"']?\s{{1,4}})?[\"']?){_KEPT}([^\s\"'()|\\`]{{4,400}})"
 )
+
+
+_OF_ANOTHER = re.compile(OF_ANOTHER)
+_PLAIN = re.compile(rf"[a-z]{{1,40}}|{_NUMBER.pattern}")  # auto, environment, 32000
 
 
 def _of_a_name(named: Callable[[str], bool]) -> Callable[[re.Match[str]], bool]:
     def judge(found: re.Match[str]) -> bool:
+        if _OF_ANOTHER.fullmatch(found[2]) or _PLAIN.fullmatch(found[3]):
+            return False
         return named(found[2].replace("-", "_")) and not is_reference(found.string, found.start(3), found.start(3))
 
     return judge
@@ -98,12 +106,14 @@ def _of_a_name(named: Callable[[str], bool]) -> Callable[[re.Match[str]], bool]:
 # ------------------------------------------------------------------ names that end in ".key": fs.s3a.secret.key, api.key
 
 _DOTTED = re.compile(
-    r"((?<![A-Za-z0-9_])(?i:secret|private|api|access|account|signing|shared|encryption|master|session|service|subscription|auth|license|client)\.[kK]ey"
+    r"((?:(?<![A-Za-z0-9_])|(?<=[\s\"']-D))(?i:secret|private|api|access|account|signing|shared|encryption|master|session|service|subscription|auth|license|client)\.[kK]ey"
     rf"(?:\.[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{1,8}})?(?:(?:{_QUOTE})?\s{{0,8}}(?:=>|[=:](?![=:]))\s{{0,8}}{_PREFIX}(?:{_QUOTE})?|[\"'],\s{{0,4}}[\"']|\x20{{1,40}}|\t))"
     rf"{_KEPT}{_VALUE}"
 )
 
 
+_OF_A_GROUP = ("service", "shared", "session", "client")  # streams and tables have such keys, too
+_DRAWN = re.compile(r"(?![A-Za-z_-]{1,80}[_-]\d{1,4}\Z)(?=[^\d]{0,200}\d)(?=[^A-Za-z]{0,200}[A-Za-z])[^.]{8,400}")
 _SIGN = re.compile("[=:]")
 _CODE = re.compile(r"\x20=\x20?\Z")  # no quotation mark before the value
 
@@ -112,6 +122,8 @@ def _dotted(found: re.Match[str]) -> bool:
     """Whether a secret stands there: `session.key = name` is code."""
     value = found[2]
     if is_reference(found.string, found.start(), found.start(2)) or "/" in value[:2]:
+        return False
+    if found[1].lower().startswith(_OF_A_GROUP) and not _DRAWN.fullmatch(value):
         return False
     if thought_of(value, True) or drawn(value):
         return True
@@ -127,7 +139,9 @@ def _dotted(found: re.Match[str]) -> bool:
 _STORE = re.compile(
     r"\b(?:vault\s{1,4}kv\s{1,4}(?:put|patch)|[\w-]{2,20}\s{1,4}secrets?\s{1,4}(?:create|set|put|add|update))\s(?:\\\n|[^\n|;&]){1,2000}"
 )
-_STORED = re.compile(rf"((?<=[\s\"'])[A-Za-z_][\w.-]{{0,80}}=(?:{_QUOTE})?)(?!@|\[secret\]|\$|[<{{*…]){_VALUE}")
+_STORED = re.compile(
+    rf"((?<=[\s\"'])(?:[A-Za-z_][\w.-]{{0,80}}=|(?:--body(?=[=\s])|-b(?=[=\s\"']))=?\s{{0,4}})(?:{_QUOTE})?)(?!@|\[secret\]|\$|[<{{*…]){_VALUE}"
+)
 
 
 def fielded(text: str, mask: str, named: Callable[[str], bool]) -> str:
@@ -143,7 +157,7 @@ def fielded(text: str, mask: str, named: Callable[[str], bool]) -> str:
         text = hide(_FIELD, _of_an_object(named), text)
     if "default" in lower:
         text = hide(_HELP, _of_a_name(named), hide(_DECLARED, _of_a_name(named), text))
-    if "${" in text or "$(" in text:
+    if "${" in text or "$(" in text or "`" in text:
         text = _EXPANDED.sub(lambda found: _expanded(found, mask, named), text)
     if ".key" in lower:
         text = hide(_DOTTED, _dotted, text)

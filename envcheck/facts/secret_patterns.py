@@ -9,7 +9,7 @@ from collections.abc import Callable
 from envcheck.facts.secret_codes import coded
 from envcheck.facts.secret_fields import fielded
 from envcheck.facts.secret_places import mapped, placed
-from envcheck.facts.secret_references import TYPE, is_reference
+from envcheck.facts.secret_references import INTO, TYPE, is_reference
 from envcheck.facts.secret_shapes import OF_A_REQUEST, scattered, spoken, without_tails
 from envcheck.facts.secret_words import FOREIGN, any_of
 
@@ -83,14 +83,11 @@ _BLANK = r"(?:\s|\\{1,3}[nrt]|\\{1,3}(?:x1b|u001b)\[[\d;]{0,12}m)"  # also as st
 _MASKED = r"\[secret\]|\$(?![\"'])|\[?[<{*…]|\.\.\.|(?:None|none|True|true|False|false|NULL|[Nn]ull)(?![\w-])"
 _CODE = r"(?:bytes|bool|Optional)\b|[a-z_]{2,30}\.[a-z_.]{2,60}\("  # types and calls, of the lines of source in a traceback
 _CODE += r"|(?:sum|len|min|max|sorted|list|dict|set|tuple|str|int|next|open)\("
-_IN = (
-    r"(?:Secret(?:Str)?|Some|Just|Optional|PASSWORD|str|String(?:::from)?|[fF]ield)\((?:default\s?=\s?)?"  # what languages put a value into
-)
 _PREFIX = r"(?:[bBrRuUfF]{1,2}|\$)?"  # of a text in Python; $'…' of bash
 # secretstorage==3.3.3, conda's secretstorage=3.3.3=py310_0, of a lock file ^3.3 and >=3.3
 _VERSION = r"(?:\d{1,3}!)?\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}(?:[a-z.+-]{1,5}\d{1,8}){0,3}(?:\+[a-z0-9.]{1,40})?"
 _PINNED_VERSION = (
-    rf"(?:={{1,2}}{_VERSION}|[~^]{_VERSION}|(?:[<>]=?|[!~]=)\s?{_VERSION}(?:,\s?[<>!~=]{{1,2}}[\d.*]{{1,20}}){{0,4}}|{_VERSION}=[\w.]{{0,40}}_\d{{1,4}})"
+    rf"(?:={{1,2}}{_VERSION}|[~^]{_VERSION}|(?:[<>]=?|[!~]=)\s?{_VERSION}(?:,\s?[<>!~=]{{1,2}}[\d.*]{{1,20}}){{0,4}}|{_VERSION}=(?:py|cuda|cpu|gpu|mkl|nompi|h[0-9a-f]{{7}})[\w.]{{0,40}}_\d{{1,4}})"
     r"(?=[\s\"'`,;:&|<>)\]}\\]|\.(?:\s|\Z)|\Z)"
 )
 _BELOW = r"(?:(?<=\x20{3})|(?<=\n)|(?<=\n\x20\x20)|(?<=\t))[A-Za-z_][\w-]{0,40}:[\x20\n]"  # a name of its own, on the next line
@@ -103,7 +100,7 @@ _NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|{_LAST_WORD})"
 _PROGRAMS = rf"(?:(?i:{_ENGLISH}|{_KEYS}[_-]?key|{_LAST_WORD})"
 # Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
 _GIVEN = (
-    rf"(?:{_QUOTE}|&quot;)?(?:\[\d{{0,4}}\]|[\]}}?])?(?:\x20?\((?:str|string|hidden|secret|required)\))?\s{{0,40}}(?::\s{{0,4}}{TYPE}\s{{0,4}}=(?=\s{{0,4}}(?:{_IN}|\[)?{_PREFIX}[\"'])|:=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{_IN}(?={_PREFIX}[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
+    rf"(?:{_QUOTE}|&quot;)?(?:\[\d{{0,4}}\]|[\]}}?]|!(?=:))?(?:\x20?\((?:str|string|hidden|secret|required)\))?\s{{0,40}}(?::\s{{0,4}}{TYPE}\s{{0,4}}=(?=\s{{0,4}}(?:{INTO}|\[)?{_PREFIX}[\"'])|:=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{INTO}(?={_PREFIX}[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
     rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}})?(?:{_PREFIX}(?:\"{{3}}|'{{3}}){_BLANK}{{0,4}}|{_PREFIX}{_QUOTE}(?:[\"']{{2,3}}(?=[^\s\"']{{4}}))?|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
 )
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
@@ -116,7 +113,7 @@ _ASSIGNED = re.compile(
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|{_PINNED_VERSION}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{_IN}{_PREFIX}[\"']|\((?:sensitive|hidden|redacted|not\sset)|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|{_PINNED_VERSION}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{INTO}{_PREFIX}[\"']|\((?:sensitive|hidden|redacted|not\sset)|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=[^\\]\")[^\s),\]}\"\\](?:[^\"\n\\]|\\[\"\\;:,&$!@#%']){3,400}|(?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;，；。、\\]{4,})"
     r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}[-=]>\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )

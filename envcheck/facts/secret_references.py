@@ -29,7 +29,7 @@ _PLACEHOLDER = (
     r"|(?:(?i:insert|paste|put|enter|add|replace)[_-][A-Za-z_-]{1,40}[_-](?i:here|me|this)|[A-Z][A-Z_]{2,40}_HERE)" + _END
     + rf"|(?:[A-Za-z]{{2,6}}[_-]){{0,2}}(?:[xX]{{3,60}}|[*•]{{3,60}})(?:[_-][xX*]{{2,60}}){{0,8}}{_END}"
 )  # fmt: skip
-_VARIABLE = rf"%[A-Za-z_]\w{{1,60}}%|%\(\w{{1,60}}\)s|@@?[A-Z_]{{3,60}}@|(?:env|file):(?=[/A-Z])|op://|#\{{|\$|\{{\{{|{_OWNER}\.[A-Z_]{{3,60}}{_END}"
+_VARIABLE = rf"%[A-Za-z_]\w{{1,60}}%|%\(\w{{1,60}}\)s|@@?[A-Z_]{{3,60}}@|(?:env|file):(?=[/A-Z])|op://|`(?:echo|printf)\x20|#\{{|\$|\{{\{{|{_OWNER}\.[A-Z_]{{3,60}}{_END}"
 _REFERENCE = re.compile(rf"[\"'`]?(?:{_VARIABLE}|{_PLACEHOLDER})|{_CODE}")
 # `class Token:` and what is below it
 _STATEMENT = re.compile(r"(?:pass|return|raise|yield|def|class|import|from|if|for|with|try)(?![^\s(])")
@@ -57,17 +57,37 @@ _SAYS = re.compile(r"[:：]\s{1,8}\Z|\s(?:is|was|ist|war|es|est|é|esta|está)\s
 # ${NAME:?what a shell says without one}, ${NAME:-$(…)}, ${NAME:0:4}
 _EXPANDED = re.compile(r"\?|[+=-]?[$`]|\d{1,4}(?::\d{1,4})?\}")
 _EXPANDS = re.compile(r"\$\{\w{1,80}:\Z")
-# What a text is declared as: `str | None`, `Optional[str]`, `Final`; TypeScript's `string`, Rust's `&'static str`
-TYPE = (
-    r"(?:&(?:'\w{1,20}\s)?(?:mut\s)?)?(?:[a-z]{1,10}(?:\.|::))?(?:str|string|String|bytes|Final|ClassVar|Optional|Union|Option|Any|AnyStr|Text|Literal"
-    r"|LiteralString|Annotated|Secret(?:Str(?:ing)?|Bytes)?|Cow|None|object|any|char|(?:[Ll]ist|[Tt]uple|[Ss]et|Sequence|Iterable|Vec)(?=[\[<]))(?![\w-])(?:\[[^\n]{0,80}?\]|<[^\n]{0,80}?>)?(?:\s?\|\s?[A-Za-z_][\w.]{0,30}){0,4}"
+# What a text is declared as: `str | None`, `Mapped[str]`, `"Optional[str]"`; Swift's `String?`, Rust's `&'static str`
+_BRACKETS = (
+    r"(?:\[(?:[^\[\]\n]|\[[^\[\]\n]{0,60}\]){0,80}\]|<(?:[^<>\n]|<[^<>\n]{0,60}>){0,80}>"
+    r"|\((?=[^()\n]{0,80}\)[\x20\t]{0,4}[|=])[^()\n]{0,80}\))"
+)
+_ONE_TYPE = (
+    r"(?:&(?:'\w{1,20}\s)?(?:mut\s)?|(?:unique|readonly)\s)?"
+    rf"(?:(?:[A-Za-z_]|u8)(?:[A-Za-z_.]|::(?=[A-Za-z])){{0,60}}(?![\w-])(?:{_BRACKETS}){{0,2}}[?!]?|\"[A-Za-z][\w.\[\]\x20|]{{0,60}}\"|'[A-Za-z][\w.\[\]\x20|]{{0,60}}')"
+)
+TYPE = rf"{_ONE_TYPE}(?:\s?\|\s?{_ONE_TYPE}){{0,4}}"
+# What languages put a quoted value into
+INTO = (
+    r"(?:(?:(?:\w{1,40}(?:\.|::)){0,4}(?:Secret(?:Str(?:ing)?|Bytes)?|Some|Just|Optional|PASSWORD|str|String(?:::from)?|[fF]ield|mapped_column"
+    r"|[A-Z][A-Za-z]{0,20}(?:Field|Column))\((?:[\w.\x20]{1,40}(?:\(\d{0,5}\))?,\s?)?(?:default(?:_factory)?\s?=\s?)?|\(\s{0,8})(?:lambda:\s)?|lambda:\s)"
+)
+# Names of what is kept about a secret, and of marks in a text
+OF_ANOTHER = (
+    r"(?i:(?:image|audio|video|stop|fim|start|decoder|pad|mask|moe)[_-](?:[a-z]{1,20}[_-])?token(?:[_-][\w-]{1,60})?"
+    r"|[\w-]{1,80}[_-](?:dir|path|env|index|id|type|policy|drop|dispatcher|name|header|kind|mode|count|field|file))"
+)
+_TYPED_OF_ANOTHER = re.compile(
+    rf"(?<![\w.-]){OF_ANOTHER}[?!]?\s{{0,4}}:\s{{0,4}}{TYPE}\s{{0,4}}=\s{{0,4}}(?:{INTO})?[bBrRuUfF]{{0,2}}[\"']\Z"
 )
 # What a switch is set to, what keeps passwords, a type
 _SETTING = re.compile(
     r"(?i:yes|no|on|off|never|empty|inherit|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|yescrypt|(?:scram-)?sha-?\d{1,3}\w{0,8}"
     r"|not[_-]needed)" + _END_OF_WORD
     + r"|(?:(?:&(?:'\w{1,20}\s)?)?str|[Ss]tring|SecretStr(?:ing)?|(?:Option|Zeroizing)<[\w<>&'\x20]{1,40}>)(?=\s{0,4}[,;)}\n]|\Z)"
-    + rf"|{TYPE}(?=\s{{0,4}}=(?!=))"
+    + rf"|{TYPE}(?=\s{{1,4}}=\s{{0,4}}(?:{INTO}|\[)?[bBrRuUfF]{{0,2}}[\"'])"
+    + r"|(?:(?:typing|t)\.)?(?:str|string|String|bytes|Optional|Union|Any|Final|SecretStr|None)(?:\[[^\n]{0,80}?\])?"
+    + r"(?:\s?\|\s?[A-Za-z_][\w.]{0,30}){0,4}(?=\s{0,4}=(?!=))"
     + r"|[A-Z][A-Za-z]{1,40}(?:\(\)|(?=\s(?:\|\s|=\s?[A-Z\[{(])))"
 )  # fmt: skip
 # passwd of nsswitch.conf: where accounts are looked for
@@ -105,12 +125,16 @@ def _is_pin(text: str, value: int) -> bool:
 
 
 _CAPITALS = re.compile(r"[A-Z][A-Z_]{2,60}(?![\w-])")
+_OF_CLICK = re.compile(r"(?:TEXT|STRING|VALUE)(?=\x20{2}|[\x20\t]{0,4}(?:[\[\]\n]|\Z))")
 
 
 def _is_metavar(text: str, value: int) -> bool:
     """Whether what stands behind a flag is its own name in capitals, as help writes it."""
     found = _CAPITALS.match(text, value)
-    return bool(found and text[max(0, value - 64) : value - 1].replace("-", "_").upper().endswith("__" + found[0]))
+    if not found:
+        return False
+    flag = text[max(0, value - 64) : value - 1].replace("\n", " ").rpartition(" ")[2].lstrip("[(\"'").replace("-", "_").upper()
+    return flag.startswith("__") and (flag.endswith("_" + found[0]) or bool(_OF_CLICK.match(text, value)))
 
 
 def is_reference(text: str, start: int, value: int) -> bool:
@@ -122,6 +146,8 @@ def is_reference(text: str, start: int, value: int) -> bool:
     if _is_pin(text, value) or _is_metavar(text, value) or _is_expanded(text, value) or _is_variable(text, value):
         return True
     before = text[max(start, value - 120) : value]
+    if before.endswith(("'", '"')) and ":" in before and _TYPED_OF_ANOTHER.search(text[max(0, value - 200) : value]):
+        return True
     if _OF_A_KEEPER.search(before) and _KEEPER.match(text, value):
         return True
     if _OF_A_FILE.search(before):
