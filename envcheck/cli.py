@@ -147,14 +147,13 @@ def _dispatch(words: list[str]) -> int:
 
     from envcheck.commands import MODULES
     from envcheck.commands.configuration import naming_the_file
-    from envcheck.errors import unwrapped
+    from envcheck.errors import raise_if_of_a_signal
 
     try:
         with _leaving_once(), naming_the_file(args):
             code: int = importlib.import_module(f"envcheck.commands.{MODULES[args.command]}").execute(args)
     except RuntimeError as error:
-        if (meant := unwrapped(error)) is not error:
-            raise meant from None
+        raise_if_of_a_signal(error)
         raise
     return code
 

@@ -25,10 +25,10 @@ class EndedBySignal(Exception):
         self.number = number
 
 
-def unwrapped(error: BaseException) -> BaseException:
-    """What a signal raised while a class was being made: Python before 3.12 puts it into a RuntimeError there. Else the error itself."""
-    cause = error.__cause__
-    return cause if isinstance(error, RuntimeError) and isinstance(cause, KeyboardInterrupt | SystemExit) else error
+def raise_if_of_a_signal(error: Exception) -> None:
+    """Raise what a signal raised while a class was being made: Python before 3.12 puts it into a RuntimeError there."""
+    if isinstance(error, RuntimeError) and isinstance(error.__cause__, KeyboardInterrupt | SystemExit):
+        raise error.__cause__ from None
 
 
 MEANT = {"cn": "zh", "chinese": "zh", "mandarin": "zh", "中文": "zh"}  # names of what is known under another word

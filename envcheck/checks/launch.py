@@ -170,7 +170,8 @@ SLOW_SECONDS = 1.0  # a sound resolver needs milliseconds
 @check(needs="network", reads="network launcher live")
 def host_name_unresolved(facts: Facts) -> Answer:
     network, launcher = facts.network, facts.launcher
-    if network.localhost is not None and not any(_loopback(one) or one in _own(network) for one in network.localhost):
+    own = _own(network)
+    if network.localhost is not None and not any(_loopback(one) or one in own for one in network.localhost):
         where = ", ".join(network.localhost) or "no name that is known"
         return Hit({"where": where}, cite("name resolution", f"localhost: {where}"), variant="localhost")
     # A rank that torchrun has started was given an address that serves; MASTER_ADDR with this name is launch_unreachable's to tell.
@@ -182,8 +183,8 @@ def host_name_unresolved(facts: Facts) -> Answer:
         name, addresses, error = network.full_name, network.full_name_addresses, "a name with no address"
     values = {"name": name, "where": ", ".join(addresses), "seconds": f"{network.resolve_seconds or 0:.1f}"}
     if addresses:
-        own = {one.partition("%")[0] for interface in network.interfaces for one in interface.addresses}
-        if not own or any(_loopback(one) or one.partition("%")[0] in own for one in addresses):
+        held = {one.partition("%")[0] for interface in network.interfaces for one in interface.addresses}
+        if not held or any(_loopback(one) or one.partition("%")[0] in held for one in addresses):
             return None
         return Hit(values, cite("name resolution", f"{name}: {values['where']}"), variant="elsewhere")
     if error is None:

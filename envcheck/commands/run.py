@@ -21,7 +21,7 @@ from envcheck.commands.hand_over import CANNOT_EXECUTE, NOT_FOUND, environment_a
 from envcheck.commands.kernel_word import KernelWord
 from envcheck.commands.mistyped import meant
 from envcheck.commands.streams import say
-from envcheck.errors import EndedBySignal, MachineFault, UsageError, unwrapped
+from envcheck.errors import EndedBySignal, MachineFault, UsageError, raise_if_of_a_signal
 from envcheck.facts.printable import visible
 from envcheck.facts.record import record, replace
 from envcheck.host.memory import too_little
@@ -174,8 +174,7 @@ def _checked(args: argparse.Namespace, by: RuleSession) -> Report | None:
     except (UsageError, MemoryError):
         raise
     except Exception as error:  # noqa: BLE001
-        if (meant := unwrapped(error)) is not error:
-            raise meant from None
+        raise_if_of_a_signal(error)
         said = f"the check failed: {type(error).__name__}: {error}"
         say(visible(f"envcheck: {said}; this is a bug of envcheck\n"))
         _save_open(args, said, None, None)

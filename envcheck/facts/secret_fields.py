@@ -6,12 +6,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from envcheck.facts.secret_references import OF_ANOTHER, is_reference
+from envcheck.facts.secret_references import OF_ANOTHER, PREFIX, is_reference
 from envcheck.facts.secret_shapes import drawn, thought_of
 
 _KEPT = r"(?!\[secret\]|\$(?![\"'])|[<{*…]|\.\.\.|(?i:none|true|false|null)(?![\w-]))"
 _QUOTE = r"\\{0,3}[\"']"
-_PREFIX = r"(?:[bBrRuUfF]{1,2}(?=[\"'])|\$(?=[\"']))?"
 _VALUE = r"((?<=\")[^\"\\\n]{4,400}|(?<=')[^'\\\n]{4,400}|[^\s\"'<>,;|&\\{}()\[\]]{4,400})"
 _NEAR = 240  # characters of a small object on either side of a value
 _NUMBER = re.compile(r"[\d.+-]{1,40}(?:e[+-]?\d{1,4})?")
@@ -20,7 +19,7 @@ _NUMBER = re.compile(r"[\d.+-]{1,40}(?:e[+-]?\d{1,4})?")
 
 _FIELD = re.compile(
     rf"(?<![\w.-])((?i:value|default)(?:{_QUOTE})?\s{{0,8}}(?:=>|[=:](?![=:]))\s{{0,8}}(?:(?<=:\x20)(?:[|>][+-]?\n\s{{1,40}}|&\w{{1,20}}\x20))?"
-    rf"{_PREFIX}(?:{_QUOTE})?){_KEPT}{_VALUE}"
+    rf"{PREFIX}(?:{_QUOTE})?){_KEPT}{_VALUE}"
 )
 _NAMING = re.compile(
     rf"(?<![\w.-])(?i:name|key|variable|id|field)(?:{_QUOTE})?\s{{0,8}}(?:=>|[=:](?![=:]))\s{{0,8}}(?:{_QUOTE})?([\w.:/-]{{1,80}})"
@@ -76,7 +75,7 @@ def _is_below(before: str, named: Callable[[str], bool]) -> bool:
 
 _NAME = r"([\w.-]{2,80})"
 _DECLARED = re.compile(
-    rf"(\b(?:add_argument|option|Option|argument)\([^()\n]{{0,80}}?[\"']--?{_NAME}[\"'][^()]{{0,240}}?\bdefault\s?=\s?{_PREFIX}[\"'])"
+    rf"(\b(?:add_argument|option|Option|argument)\([^()\n]{{0,80}}?[\"']--?{_NAME}[\"'][^()]{{0,240}}?\bdefault\s?=\s?{PREFIX}[\"'])"
     r"(?!\[secret\]|[${<])([^\"'\\\n]{4,400})"
 )
 _HELP = re.compile(
@@ -107,7 +106,7 @@ def _of_a_name(named: Callable[[str], bool]) -> Callable[[re.Match[str]], bool]:
 
 _DOTTED = re.compile(
     r"((?:(?<![A-Za-z0-9_])|(?<=[\s\"']-D))(?i:secret|private|api|access|account|signing|shared|encryption|master|session|service|subscription|auth|license|client)\.[kK]ey"
-    rf"(?:\.[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{1,8}})?(?:(?:{_QUOTE})?\s{{0,8}}(?:=>|[=:](?![=:]))\s{{0,8}}{_PREFIX}(?:{_QUOTE})?|[\"'],\s{{0,4}}[\"']|\x20{{1,40}}|\t))"
+    rf"(?:\.[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{1,8}})?(?:(?:{_QUOTE})?\s{{0,8}}(?:=>|[=:](?![=:]))\s{{0,8}}{PREFIX}(?:{_QUOTE})?|[\"'],\s{{0,4}}[\"']|\x20{{1,40}}|\t))"
     rf"{_KEPT}{_VALUE}"
 )
 

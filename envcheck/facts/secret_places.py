@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 
 from envcheck.facts.secret_codes import ANSWER, BARE_CODE, NUMBER, PUK, is_bare_code, is_number
-from envcheck.facts.secret_references import TYPE, is_reference
+from envcheck.facts.secret_references import PREFIX, TYPE, is_reference
 from envcheck.facts.secret_shapes import drawn, is_fact, thought_of
 from envcheck.facts.secret_words import ASKED, CODES
 
@@ -15,14 +15,12 @@ _KEPT = r"(?![\"']?(?:\[secret\]|[$<{*…%]|\.\.\.))"
 _WORD = r"(?:'[^'\n]{2,200}'|\"[^\"\n]{2,200}\"|[^\s\"';|&\\]{3,200})"
 _QUOTED_OR_WORD = r"(?:(?<=\")[^\"\n]{3,200}|(?<=')[^'\n]{3,200}|[^\s\"'<>,;&]{3,200})"
 
-_PREFIX = r"(?:[bBrRuUfF]{1,2}(?=[\"'])|\$(?=[\"']))?"  # of a text in Python; $'…' of bash
-
 # ------------------------------------------------------------------ names that are joined: StoragePass, APPKEY, dbpass
 
 _JOINED = re.compile(
     r"((?:Pass(?:wd|word)?|Pwd|Pw|Psk|Pin|PIN|Key|PASS|PWD|PSK|KEY|pass|pwd|psk)(?![A-Za-z])\w{0,3}"
     r"(?:\[\d{0,3}\]\s{0,4}=\s{0,4}[\"']?|[\"']?\]?\s{0,8}(?::\s{0,4}"
-    rf"{TYPE}\s{{0,4}}=|:=|=>|[:=](?!\s{{0,4}}{TYPE}\s{{0,4}}=))(?!=)\s{{0,8}}{_PREFIX}[\"']?|"
+    rf"{TYPE}\s{{0,4}}=|:=|=>|[:=](?!\s{{0,4}}{TYPE}\s{{0,4}}=))(?!=)\s{{0,8}}{PREFIX}[\"']?|"
     r"[\"']?>\s{0,4}|[\"']\s{0,4},\s{0,4}[\"']|\s{1,8}[\"']))"
     rf"{_KEPT}({_QUOTED_OR_WORD})"
 )

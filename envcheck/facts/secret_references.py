@@ -57,6 +57,7 @@ _SAYS = re.compile(r"[:：]\s{1,8}\Z|\s(?:is|was|ist|war|es|est|é|esta|está)\s
 # ${NAME:?what a shell says without one}, ${NAME:-$(…)}, ${NAME:0:4}
 _EXPANDED = re.compile(r"\?|[+=-]?[$`]|\d{1,4}(?::\d{1,4})?\}")
 _EXPANDS = re.compile(r"\$\{\w{1,80}:\Z")
+PREFIX = r"(?:[bBrRuUfF]{1,2}(?=[\"'])|\$(?=[\"']))?"  # of a text in Python; $'…' of bash
 # What a text is declared as: `str | None`, `Mapped[str]`, `"Optional[str]"`; Swift's `String?`, Rust's `&'static str`
 _BRACKETS = (
     r"(?:\[(?:[^\[\]\n]|\[[^\[\]\n]{0,60}\]){0,80}\]|<(?:[^<>\n]|<[^<>\n]{0,60}>){0,80}>"

@@ -113,7 +113,6 @@ def _nameless(folder: str) -> int:
 
 def resolve(name: str, timeout: float, lookup: Callable[..., Sequence[Any]] | None = None) -> Resolved:
     """The addresses of a name. The lookup runs in a daemon thread, for a dead resolver blocks and cannot be interrupted."""
-    import threading
     import time
 
     if lookup is None:
@@ -123,19 +122,14 @@ def resolve(name: str, timeout: float, lookup: Callable[..., Sequence[Any]] | No
     found: list[Sequence[Any]] = []
     errors: list[str] = []
 
-    # bytes spare the import of Python's IDNA codec (10 ms)
-    plain = name.encode() if name.isascii() else name
-
     def ask() -> None:
         try:
-            found.append(lookup(plain, None, type=1))  # SOCK_STREAM: one row an address
+            found.append(lookup(_plain(name), None, type=1))  # SOCK_STREAM: one row an address
         except (OSError, UnicodeError) as error:  # UnicodeError: a label that IDNA cannot encode
             errors.append(getattr(error, "strerror", None) or str(error))
 
     began = time.monotonic()
-    thread = threading.Thread(target=ask, name="resolve", daemon=True)
-    thread.start()
-    thread.join(timeout)
+    _beside(ask, timeout)
     seconds = time.monotonic() - began
     if found:
         return Resolved(tuple(dict.fromkeys(str(row[4][0]) for row in found[0])), None, seconds)
@@ -167,7 +161,7 @@ def reverse(address: str, timeout: float, lookup: Callable[..., Any] | None = No
     return time.monotonic() - began
 
 
-def full_name(name: str, timeout: float, lookup: Callable[[str], str] | None = None) -> str | None:
+def full_name(name: str, timeout: float, lookup: Callable[..., tuple[str, Sequence[str], Any]] | None = None) -> str | None:
     """What socket.getfqdn makes of a host's name, by its address and back; None if that is not answered in time.
 
     In a daemon thread, as for `resolve`.
@@ -175,17 +169,26 @@ def full_name(name: str, timeout: float, lookup: Callable[[str], str] | None = N
     if lookup is None:
         import socket
 
-        lookup = socket.getfqdn
+        lookup = socket.gethostbyaddr
     found: list[str] = []
 
     def ask() -> None:
         try:
-            found.append(lookup(name))
-        except (OSError, UnicodeError):
+            own, others, _ = lookup(_plain(name))
+        except OSError:
+            found.append(name)
+        except UnicodeError:
             return
+        else:
+            found.append(next((one for one in (own, *others) if "." in one), own))
 
     _beside(ask, timeout)
     return found[0] if found else None
+
+
+def _plain(name: str) -> Any:  # the stubs of gethostbyaddr know no bytes
+    """Bytes spare the import of Python's IDNA codec (10 ms)."""
+    return name.encode() if name.isascii() else name
 
 
 def _beside(ask: Callable[[], None], timeout: float) -> None:

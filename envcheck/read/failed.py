@@ -120,30 +120,28 @@ _NONE = re.compile(
 )
 # One of them stands in each line that they find, but for those with letters of other languages and for the names of exceptions.
 _WORDS = frozenset(
-    {"abandon", "abgebrochen", "abort", "abortado", "aborted", "aborting", "alarm", "arr", "assert", "assertion", "beendet",
-    "boot", "breakpoint", "broken", "bug", "bus", "cancelled", "cannot", "closed", "cmake", "command", "corrupted", "could",
-    "crashed", "crashloopbackoff", "create", "critical", "dead", "deadline", "deadlineexceeded", "denied", "died",
-    "diverged", "double", "dropped", "dump", "dumped", "err", "erreur", "errimagepull", "error", "errored", "evicted",
-    "exceeded", "exhausted", "exit", "exitcode", "exited", "exiting", "exits", "externally", "fail", "failed", "failure",
-    "falhou", "falla", "fallen", "fatal", "fehlgeschlagen", "fell", "finish", "floating", "found", "gave", "gescheitert",
-    "gestorben",
-    "giving", "gone", "hangup", "hung", "illegal", "imagepullbackoff", "insufficient", "invalid", "keyboardinterrupt",
-    "killed", "left", "longer", "lost", "malloc", "maschinenbefehl", "missing", "module", "morreu", "mpi", "nan",
-    "notfound", "oom", "oomkilled", "open", "out", "overflow", "panic", "panicked", "permise", "permission", "preempted",
-    "process", "processes", "processo", "rc", "removed", "resolve", "resource", "responding", "response", "restarting",
-    "return", "returncode", "returned", "route", "segfault", "segmentation", "segmento", "sending", "sigabrt", "sigbus",
-    "sigfpe", "sigill", "sigkill", "signal", "sigsegv", "smashing", "solution", "space", "spawnprocess", "specified",
-    "speicherabzug", "speicherzugriffsfehler", "status", "stopiteration", "stopped", "stuck", "such", "systemexit",
-    "tearing", "terminate", "terminated", "thrown", "time", "timed", "timeout", "timing", "traceback", "unable",
-    "unauthorized", "unavailable", "unexpectedly", "unhandled", "unreachable", "vanished", "wall", "walltime", "zsh"}
+    {"abandon", "abgebrochen", "abort", "abortado", "aborted", "aborting", "alarm", "arr", "assert", "assertion", "beendet", "boot",
+    "breakpoint", "broken", "bug", "bus", "cancelled", "cannot", "closed", "cmake", "command", "corrupted", "could", "crashed",
+    "crashloopbackoff", "create", "critical", "dead", "deadline", "deadlineexceeded", "denied", "died", "diverged", "double", "dropped",
+    "dump", "dumped", "err", "erreur", "errimagepull", "error", "errored", "evicted", "exceeded", "exhausted", "exit", "exitcode",
+    "exited", "exiting", "exits", "externally", "fail", "failed", "failure", "falhou", "falla", "fallen", "fatal", "fehlgeschlagen",
+    "fell", "finish", "floating", "found", "gave", "gescheitert", "gestorben", "giving", "gone", "hangup", "hung", "illegal",
+    "imagepullbackoff", "insufficient", "invalid", "keyboardinterrupt", "killed", "left", "longer", "lost", "malloc", "maschinenbefehl",
+    "missing", "module", "morreu", "mpi", "nan", "notfound", "oom", "oomkilled", "open", "out", "overflow", "panic", "panicked",
+    "permise", "permission", "preempted", "process", "processes", "processo", "rc", "removed", "resolve", "resource", "responding",
+    "response", "restarting", "return", "returncode", "returned", "route", "segfault", "segmentation", "segmento", "sending", "sigabrt",
+    "sigbus", "sigfpe", "sigill", "sigkill", "signal", "sigsegv", "smashing", "solution", "space", "spawnprocess", "specified",
+    "speicherabzug", "speicherzugriffsfehler", "status", "stopiteration", "stopped", "stuck", "such", "systemexit", "tearing",
+    "terminate", "terminated", "thrown", "time", "timed", "timeout", "timing", "traceback", "unable", "unauthorized", "unavailable",
+    "unexpectedly", "unhandled", "unreachable", "vanished", "wall", "walltime", "zsh"}
 )  # fmt: skip
 _WORDS_OF_OTHERS = frozenset(
-    {"cancelled", "canceled", "checksum", "corrupt", "corrupted", "crc", "disk", "double", "ended", "enospc", "eof", "errno", "hash",
-    "interrupted", "link", "md5", "memory", "mismatch", "needs", "unexpected",
-    "aborting", "aer", "bail", "bailing", "blocked", "code", "conclusion", "device", "edac", "evicted", "exit", "fail", "finished",
-    "finite", "gave", "giving", "gpu", "gpus", "hardware", "health", "keyboardinterrupt", "level", "lockup", "machine", "nonfinite",
-    "notready", "only", "outcome", "quit", "rc", "ready", "received", "reclaimed", "result", "return", "severity", "state",
-    "status", "stopped", "truncated", "uncorrectable", "uncorrected", "unsuccessful", "unsuccessfully"}
+    {"aborting", "aer", "bail", "bailing", "blocked", "canceled", "cancelled", "checksum", "code", "conclusion", "corrupt", "corrupted",
+    "crc", "device", "disk", "double", "edac", "ended", "enospc", "eof", "errno", "evicted", "exit", "fail", "finished", "finite", "gave",
+    "giving", "gpu", "gpus", "hardware", "hash", "health", "interrupted", "keyboardinterrupt", "level", "link", "lockup", "machine",
+    "md5", "memory", "mismatch", "needs", "nonfinite", "notready", "only", "outcome", "quit", "rc", "ready", "received", "reclaimed",
+    "result", "return", "severity", "state", "status", "stopped", "truncated", "uncorrectable", "uncorrected", "unexpected",
+    "unsuccessful", "unsuccessfully"}
 )  # fmt: skip
 _NAMES = ("Error", "Exception", "^C")
 LINE = 600  # characters of a line that are looked at, from either end
