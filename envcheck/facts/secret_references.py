@@ -84,7 +84,7 @@ _TYPED_OF_ANOTHER = re.compile(
 # What a switch is set to, what keeps passwords, a type
 _SETTING = re.compile(
     r"(?i:yes|no|on|off|never|empty|inherit|bcrypt|scrypt|argon2\w{0,2}|pbkdf2[\w-]{0,20}|yescrypt|(?:scram-)?sha-?\d{1,3}\w{0,8}"
-    r"|not[_-]needed)" + _END_OF_WORD
+    r"|not[_-]needed|read|write|read-write)" + _END_OF_WORD  # permissions of a job's token
     + r"|(?:(?:&(?:'\w{1,20}\s)?)?str|[Ss]tring|SecretStr(?:ing)?|(?:Option|Zeroizing)<[\w<>&'\x20]{1,40}>)(?=\s{0,4}[,;)}\n]|\Z)"
     + rf"|{TYPE}(?=\s{{1,4}}=\s{{0,4}}(?:{INTO}|\[)?[bBrRuUfF]{{0,2}}[\"'])"
     + r"|(?:(?:typing|t)\.)?(?:str|string|String|bytes|Optional|Union|Any|Final|SecretStr|None)(?:\[[^\n]{0,80}?\])?"
@@ -96,9 +96,12 @@ _SOURCES = re.compile(r"(?:files|compat|db|nis(?:plus)?|ldap|sss|winbind|systemd
 _OF_SOURCES = re.compile(r"(?<![\w.-])passwd:[\x20\t]{1,40}\Z")
 # What a secret is called elsewhere, who keeps it, how
 _OF_A_KEEPER = re.compile(
-    r"(?:[Nn]ame|[Rr]ef|[Cc]lass|[Pp]rovider|[Hh]elper|[Ee]ncoder|[Hh]asher|[Bb]ackend|[Pp]olicy)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z"
+    r"(?:[Nn]ame|_NAME|[Rr]ef|_REF|[Cc]lass|[Pp]rovider|[Hh]elper|[Ee]ncoder|[Hh]asher|[Bb]ackend|[Pp]olicy)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z"
 )
 _KEEPER = re.compile(r"[A-Za-z][a-z]{1,40}(?:[._-][a-z]{1,40}){0,6}" + _END + r"|[a-z]{3,20}=\d{1,4}\b")
+# Where tokens are had, without a login and without what a query holds
+_OF_AN_ADDRESS = re.compile(r"(?i)token[_-]?(?:ur[il]|endpoint)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z")
+_ADDRESS = re.compile(r"https?://[\w.-]{1,120}(?::\d{1,5})?(?:/(?:[A-Za-z._-]{1,24}|v\d(?:\.\d)?)){0,8}/?" + _END)
 # A variable of the code around
 _VALUE = re.compile(r"([A-Za-z_]{2,60})(\s{0,4}[,)}\]])?(?![\w.-])")
 _NAME = re.compile(r"([A-Za-z_]\w{0,60})[\"']?\]?\s{0,8}[:=]\s{0,8}\Z")
@@ -151,6 +154,8 @@ def is_reference(text: str, start: int, value: int) -> bool:
         return True
     if _OF_A_KEEPER.search(before) and _KEEPER.match(text, value):
         return True
+    if _OF_AN_ADDRESS.search(before):
+        return bool(_ADDRESS.match(text, value))
     if _OF_A_FILE.search(before):
         return bool(_PATH.match(text, value))
     return is_state(text, start, value) or ("\n" in before[-60:] and before.endswith((" ", "\t")) and bool(_STATEMENT.match(text, value)))

@@ -29,6 +29,8 @@ _FOLLOWED = (
 _PAIRS = frozenset(letters[0] + other for letters in _FOLLOWED.split() for other in letters[1:])
 _BETWEEN = re.compile(r"[^A-Za-z0-9]|(?<=\d)[xX]\d+")  # also 128x64
 _CAPITALS = re.compile(r"[A-Z]+")
+_OF_A_COMMIT = re.compile(r"(?i)\b(?:commit|tree|parent|object|revision)[\s:=\"'(]{1,4}\Z")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _LONG = re.compile(r"[A-Za-z0-9]{11}")  # names of several words have shorter ones
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _HEX = re.compile(r"[0-9a-f]{32,}")
@@ -279,6 +281,8 @@ def _spoken_of(read: _Read, word: re.Match[str], most: int, mask: str, *, judges
             token = token.replace("=", "+")
         thought, sure = read.likely(token, named)
         if not sure and not (judges and thought and (" " not in token or _quoted(text, start, word.end()))):
+            continue
+        if _COMMIT.fullmatch(token) and _OF_A_COMMIT.search(text, max(0, start - 12), start):
             continue
         for one in unread:
             if one > ends:

@@ -1841,10 +1841,28 @@ def test_secrets_beside_which_more_is_hidden(said: str, shown: str) -> None:
         "client.key: 4096",
         "spark.session.key=abcd",
         "  --hf-token TEXT  The token.  [env var: HF_TOKEN]",
+        "SECRET_NAME=trainer-creds\nexport TLS_SECRET_NAME='ml-tls'",
+        "permissions:\n  id-token: write\n  contents: read",
+        '  "token_uri": "https://oauth2.googleapis.com/token",',
+        "TOKEN_ENDPOINT=https://sso.example:8443/realms/ml/protocol/openid-connect/token",
+        "HEAD is now at 3f2a1bc fix token counting\ncommit 3f2a1bc9d0e4f5a6b7c8d9e0f1a2b3c4d5e6f7a8",
     ],
 )
 def test_what_only_looks_like_one_stays(text: str) -> None:
     assert mask_secrets(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("SECRET_NAME=hunter2hunter2x", "hunter2hunter2x"),
+        ("TOKEN_URL=https://login.example/9f8e7d6c5b4a3928", "9f8e7d6c5b4a3928"),
+        ("token_uri: https://login.example/token?code=q8Zt1vB7", "q8Zt1vB7"),
+        ("the token of the commit is\n3f2a1bc9d0e4f5a6b7c8d9e0f1a2b3c4d5e6f7a8", "3f2a1bc9d0e4f5a6b7c8d9e0f1a2b3c4d5e6f7a8"),
+    ],
+)
+def test_what_only_begins_like_a_name_or_an_address_is_hidden(text: str, secret: str) -> None:
+    assert secret not in mask_secrets(text)
 
 
 LATER = [
