@@ -41,6 +41,7 @@ class Automaton:
     empty: dict[int, list[tuple[int, Condition | None]]] = field(default_factory=dict)
     loops: list[Loop] = field(default_factory=list)
     count: int = 2
+    steps: dict[tuple[int, int, int, int | None], set[int]] = field(default_factory=dict)
 
     def state(self) -> int:
         self.count += 1
@@ -141,6 +142,12 @@ class Automaton:
 
     def step(self, state: int, before: int, after: int, loop: Loop | None = None) -> set[int]:
         """The states behind the next character, within a loop if one is named."""
+        asked = (state, before, after, loop and loop.first)
+        if asked not in self.steps:
+            self.steps[asked] = self._step(state, before, after, loop)
+        return self.steps[asked]
+
+    def _step(self, state: int, before: int, after: int, loop: Loop | None) -> set[int]:
         seen, todo, found = {state}, [state], set()
         while todo:
             one = todo.pop()
@@ -242,10 +249,32 @@ def _representatives(tree: Any, flags: int) -> list[str]:
     return list(kinds.values())
 
 
+def _endless(tree: Any) -> Iterator[bool]:
+    """For each repeat of an expression, whether it is without bound. Most have none, and need no automaton."""
+    for operation, argument in tree:
+        match str(operation):
+            case "MAX_REPEAT" | "MIN_REPEAT":
+                yield int(argument[1]) > ENDLESS
+                yield from _endless(argument[2])
+            case "SUBPATTERN":
+                yield from _endless(argument[-1])
+            case "BRANCH":
+                for branch in argument[1]:
+                    yield from _endless(branch)
+            case "ASSERT" | "ASSERT_NOT":
+                yield from _endless(argument[1])
+            case "LITERAL" | "NOT_LITERAL" | "IN" | "ANY" | "AT" | "GROUPREF":
+                pass
+            case other:
+                raise NotImplementedError(other)
+
+
 def slow_texts(expression: str, flags: int = 0, *, search: bool = True) -> list[str]:
     """For each repeat that shares a text with another one, or with the start of a search: that text, repeated the slow one."""
     tree = parser.parse(expression, flags)
     flags |= tree.state.flags
+    if not any(_endless(tree)):
+        return []
     automaton = Automaton(_representatives(tree, flags), flags)
     automaton.skip(automaton.add(tree, 0, flags), 1)
     found: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,9 @@ from hypothesis import settings
 from registry import NoAnswer, Registry, pip_settings
 
 from envcheck import __version__
+from envcheck.commands import nearest
+from envcheck.facts import secret_patterns
+from envcheck.report.session import RuleSession
 from envcheck.symptoms import scan
 from envcheck.tables import toml
 from envcheck.tables.folders import rules_folder
@@ -32,6 +35,9 @@ toml.parse_toml = functools.lru_cache(512)(toml.parse_toml)
 _read_folder = scan._read_folder
 _of_ours = functools.cache(lambda: tuple(_read_folder(rules_folder())))
 scan._read_folder = lambda folder: _of_ours() if folder == rules_folder() else _read_folder(folder)
+_index_of = nearest.index_of
+_index_of_ours = functools.cache(lambda language: _index_of(RuleSession(language=language)))
+nearest.index_of = lambda by: _index_of_ours(by.language) if by.folders == (rules_folder(),) else _index_of(by)
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -64,6 +70,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert made == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture(scope="module")
+def one_masking_of_each_text() -> Iterator[None]:
+    """Reports of ten formats and of many rules hold the same texts. Not for what measures times."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secret_patterns, "masked", functools.lru_cache(1 << 14)(secret_patterns.masked))
+        yield
 
 
 @pytest.fixture(scope="session")

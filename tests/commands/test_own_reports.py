@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import html
 import io
@@ -12,7 +11,6 @@ import sys
 import tarfile
 import time
 import tracemalloc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +21,6 @@ from hypothesis import strategies as st
 from own_reports import BY, RULES, UNRECORDED, archive, documents, extension, report_of
 
 from envcheck.commands import diagnose
-from envcheck.facts import secret_patterns
 from envcheck.options import parse
 from envcheck.read.own_archive import read_archive
 from envcheck.read.own_reports import take_documents, take_pages
@@ -35,13 +32,7 @@ from envcheck.report.report import Report
 # Each takes seconds of a shared machine: of those that README's command leaves out, .ci/slow takes all
 SOME_RULES = [rule if at % 3 == 0 else pytest.param(rule, marks=pytest.mark.slow) for at, rule in enumerate(RULES)]
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_masking_of_each_text() -> Iterator[None]:
-    """Reports of ten formats hold the same texts."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(secret_patterns, "masked", functools.lru_cache(1 << 14)(secret_patterns.masked))
-        yield
+pytestmark = pytest.mark.usefixtures("one_masking_of_each_text")
 
 
 TRACEBACK = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nRuntimeError: received 0 items of ancdata\n'

@@ -38,6 +38,7 @@ def found(value: object) -> Iterator[re.Pattern[str]]:
         yield from found([*value, *value.values()])
 
 
+@functools.cache
 def all_patterns() -> dict[str, re.Pattern[str]]:
     """Module and name → pattern, of the whole package but the agent, which uses `re` alone."""
     result = {}
@@ -49,9 +50,6 @@ def all_patterns() -> dict[str, re.Pattern[str]]:
     return result
 
 
-PATTERNS = [pytest.param(one, id=name) for name, one in all_patterns().items()]
-
-
 def nested(one: re.Pattern[str]) -> list[str]:
     """Repeats without bound inside repeats without bound: what makes a failing match exponential."""
     return [
@@ -59,25 +57,30 @@ def nested(one: re.Pattern[str]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("one", PATTERNS)
-def test_pattern_repeats_nothing_twice(one: re.Pattern[str]) -> None:
-    assert nested(one) == []
+def test_no_pattern_repeats_anything_twice() -> None:
+    assert {name: twice for name, one in all_patterns().items() if (twice := nested(one))} == {}
 
 
 # ------------------------------------------------------------------ linear time
 
-SOURCES = {
-    ".".join(("envcheck", *path.relative_to(Path(envcheck.__file__).parent).with_suffix("").parts)): ast.parse(path.read_text("utf-8"))
-    for path in sorted(Path(envcheck.__file__).parent.rglob("*.py"))
-}
 METHODS = ("match", "fullmatch", "search", "finditer", "findall", "split", "sub", "subn")
 AT_ONE_PLACE = {"match", "fullmatch"}
+
+
+@functools.cache
+def sources() -> dict[str, ast.Module]:
+    """Module → its tree."""
+    package = Path(envcheck.__file__).parent
+    return {
+        ".".join(("envcheck", *path.relative_to(package).with_suffix("").parts)): ast.parse(path.read_text("utf-8"))
+        for path in sorted(package.rglob("*.py"))
+    }
 
 
 def uses() -> dict[str, set[str]]:
     """Module and name of a pattern → the methods that are called of it; "" where it goes elsewhere."""
     found: dict[str, set[str]] = {}
-    for module, tree in SOURCES.items():
+    for module, tree in sources().items():
         known = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
             for node in ast.walk(tree)
@@ -109,7 +112,7 @@ def given_to_re() -> tuple[tuple[str, str, str | None, int, str], ...]:
 
 def _given_to_re() -> Iterator[tuple[str, str, str | None, int, str]]:
     """What is handed to `re` where it is used: place, function, expression (None: made of what only the run knows), flags, method."""
-    for module, tree in SOURCES.items():
+    for module, tree in sources().items():
         values = [one.value for one in tree.body if isinstance(one, ast.Assign | ast.AnnAssign) and one.value]
         of_modules = {node for value in values for node in ast.walk(value)} if not module.startswith("envcheck.agent") else set()
         functions = sorted((one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)), key=lambda one: one.lineno)
@@ -196,8 +199,13 @@ def written() -> Iterator[tuple[str, str, int, str]]:
             yield f"{function}.{number}", one.pattern, one.flags, "search"
 
 
-def expressions() -> Iterator[tuple[str, str, int, bool]]:
+@functools.cache
+def expressions() -> tuple[tuple[str, str, int, bool], ...]:
     """Every expression: name, source, flags, and whether it is searched for."""
+    return tuple(_expressions())
+
+
+def _expressions() -> Iterator[tuple[str, str, int, bool]]:
     used = uses()
     for name, one in all_patterns().items():
         methods = used.get(name.rpartition(".")[0], set())
@@ -206,25 +214,24 @@ def expressions() -> Iterator[tuple[str, str, int, bool]]:
         yield name, source, flags, method not in AT_ONE_PLACE
 
 
-EXPRESSIONS = [pytest.param(source, flags, search, id=name) for name, source, flags, search in expressions()]
 # None of these words holds a repeat. One of each sort, with a blank, a hyphen, a bar and letters of its own, stands for them all: each
 # further letter is a character more to tell apart, and a state more in each place where the words stand.
-FEW = any_of(("heslo", "de passe", "palavra-passe", "mat_khau", "пароль", "密码"))
+ALL, FEW = any_of(FOREIGN), any_of(("heslo", "de passe", "palavra-passe", "mat_khau", "пароль", "密码"))
 
 
 @functools.cache
 def slow(source: str | bytes, flags: int, search: bool) -> list[str]:
     """Asked once of an expression that two tuples or modules hold."""
-    return slow_texts(source.replace(any_of(FOREIGN), FEW) if isinstance(source, str) else source, flags, search=search)
+    return slow_texts(source.replace(ALL, FEW) if isinstance(source, str) else source, flags, search=search)
 
 
-@pytest.mark.parametrize(("source", "flags", "search"), EXPRESSIONS)
-def test_no_two_repeats_read_the_same_text(source: str, flags: int, search: bool) -> None:
-    assert slow(source, flags, search) == []
+def test_no_two_repeats_read_the_same_text() -> None:
+    """One test for all: each further item costs every process that collects."""
+    assert {name: shared for name, source, flags, search in expressions() if (shared := slow(source, flags, search))} == {}
 
 
 def test_expressions_of_every_kind_are_among_them() -> None:
-    assert sum(not one.values[2] for one in EXPRESSIONS) > 30  # type: ignore[attr-defined]
+    assert sum(not search for *_, search in expressions()) > 30
     assert len([name for name, *_ in written()]) > 200
     assert any("envcheck.agent" in name for name, *_ in written())
 
@@ -283,5 +290,5 @@ def test_no_expression_is_made_that_nobody_looked_at() -> None:
 
 
 def test_the_readers_are_among_them() -> None:
-    assert len(PATTERNS) > 100
-    assert any("envcheck.read.collect_env" in str(one.id) for one in PATTERNS)
+    assert len(all_patterns()) > 100
+    assert any("envcheck.read.collect_env" in name for name in all_patterns())

@@ -215,6 +215,7 @@ def test_values_are_read_out_of_a_finished_text(template: str, text: str, caught
 # ------------------------------------------------------------------ reports
 
 
+@pytest.mark.usefixtures("one_masking_of_each_text")
 @pytest.mark.parametrize("rule", WITH_AN_EXAMPLE)
 def test_a_translated_report_says_the_same(rule: str) -> None:
     """Verdict, rules, severities, evidence and commands are untouched; the values of a message stand in its translation."""
