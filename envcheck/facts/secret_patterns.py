@@ -7,6 +7,7 @@ from base64 import b64decode
 from collections.abc import Callable
 
 from envcheck.facts.secret_codes import coded
+from envcheck.facts.secret_collections import collections_masked
 from envcheck.facts.secret_fields import fielded
 from envcheck.facts.secret_places import mapped, placed
 from envcheck.facts.secret_references import INTO, TYPE, is_reference
@@ -80,7 +81,7 @@ SECRET_NAME = re.compile(
 _QUOTE = r"\\{0,3}[\"']"  # also as JSON within JSON writes it
 _BLANK = r"(?:\s|\\{1,3}[nrt]|\\{1,3}(?:x1b|u001b)\[[\d;]{0,12}m)"  # also as strings write it
 # "$HF_TOKEN" and "None" tell nothing, and what is masked stays as it is
-_MASKED = r"\[secret\]|\$(?![\"'])|\[?[<{*…]|\.\.\.|(?:None|none|True|true|False|false|NULL|[Nn]ull)(?![\w-])"
+_MASKED = r"\[{1,2}secret\]|\$(?![\"'])|\[?[<{*…]|\[\]|\.\.\.|(?:None|none|True|true|False|false|NULL|[Nn]ull)(?![\w-])"
 _CODE = r"(?:bytes|bool|Optional)\b|[a-z_]{2,30}\.[a-z_.]{2,60}\("  # types and calls, of the lines of source in a traceback
 _CODE += r"|(?:sum|len|min|max|sorted|list|dict|set|tuple|str|int|next|open)\("
 _PREFIX = r"(?:[bBrRuUfF]{1,2}|\$)?"  # of a text in Python; $'…' of bash
@@ -113,7 +114,7 @@ _ASSIGNED = re.compile(
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|{_PINNED_VERSION}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{INTO}{_PREFIX}[\"']|\((?:sensitive|hidden|redacted|not\sset)|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|{_PINNED_VERSION}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{INTO}{_PREFIX}[\"']|\((?:sensitive|hidden|redacted|not\sset|known\safter)|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=[^\\]\")[^\s),\]}\"\\](?:[^\"\n\\]|\\[\"\\;:,&$!@#%']){3,400}|(?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;，；。、\\]{4,})"
     r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}[-=]>\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )
@@ -291,6 +292,7 @@ _OTHERWISE = re.compile(
     rf"|\bcurl{_SPAN}(?:-b|--cookie)\s{{1,8}}[\"']?[\w.-]{{1,80}}=|\bredis-cli{_SPAN}(?:-a|--pass)\s{{1,8}}|\blftp{_SPAN}-u\s{{1,8}}[^\s,]{{1,80}},"
     rf"|\bldap\w{{1,12}}{_SPAN}-w\s{{0,8}}|\bopenssl{_SPAN}-[kK]\s{{1,8}}|\bsmb\w{{1,12}}{_SPAN}-U\s{{0,8}}[^\s%]{{1,80}}%"
     rf"|\b(?:un)?zip{_SPAN}-P\s{{0,8}}|\bipmitool{_SPAN}-P\s{{1,8}}|\bsnmp\w{{1,12}}{_SPAN}-[cAX]\s{{1,8}}|\bobsutil{_SPAN}-k="
+    rf"|\b(?:users?|accounts?)\s(?:create|add){_SPAN}-p[=\s]\s{{0,8}}"
     rf"|\bswanlab\s{{1,8}}login{_SPAN}(?:-k|--api-key)[=\s]\s{{0,8}}|\bbindpw\s{{1,8}}|\btwine{_SPAN}-p\s{{1,8}}|\bvault\s{{1,8}}login\s{{1,8}}(?!-)|\betcdctl{_SPAN}--user[=\s][^\s:]{{1,80}}:"
     rf"|\bmosquitto\w{{1,8}}{_SPAN}-P\s{{1,8}}|--from-literal[=\s][^\s=]{{1,80}}=|\b(?:thin:|sqlplus\s)[^\s/@]{{1,80}}/"
     rf"|\balias\s{{1,4}}set\s{{1,4}}(?:\S{{1,200}}\s{{1,4}}){{3}}|\bxfreerdp{_SPAN}/p:|\bsqlcmd{_SPAN}-P\s{{0,8}}|\bwpa_passphrase\s{{1,4}}\S{{1,40}}\s{{1,4}}"
@@ -402,6 +404,7 @@ def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
         text = pattern.sub(lambda found: found[0] if _BLANKED.search(found[0]) else mask, text)
     text = _accounts(text, mask) if "<<" in text else text
     text = _HERE.sub(rf"\1{mask}", _LISTED.sub(lambda found: f"{(found[1] or found[2]).rstrip()} {mask}", text))
+    text = collections_masked(text, mask, _is_named)
     text = _without_named(text, mask)
     text = without_tails(coded(spoken(scattered(text, mask), mask), mask), mask)
     text = _SECOND_OF_TWO.sub(rf"\1{mask}", text) if f"{mask} / " in text else text

@@ -12,7 +12,7 @@ _END_OF_WORD = r"(?=[\"'`,;:)\]}.?!]{0,3}(?:\s|\\|\Z))"
 # self.password, secrets.HF_TOKEN, var.db_password; no digit, which a password has sooner
 _OWNER = (
     "(?:self|this|cls|args|opts?|options|cfg|conf(?:ig)?|settings|env|vars?|locals?|secrets|params?|process|request|req|ctx|context|user|account"
-    "|creds?|credentials|inputs?|data|module|[Vv]alues|props|state|kwargs|each|github|steps|needs|os|sys|app|client)"
+    "|creds?|credentials|inputs?|data|random_password|module|[Vv]alues|props|state|kwargs|each|github|steps|needs|os|sys|app|client)"
 )
 _READS = (
     "(?:get|read|load|fetch|look_?up|input|prompt|ask|find|decrypt|resolve|retrieve|require|env|environ|getenv|open|parse|pop|param|query"
@@ -98,10 +98,17 @@ _OF_SOURCES = re.compile(r"(?<![\w.-])passwd:[\x20\t]{1,40}\Z")
 _OF_A_KEEPER = re.compile(
     r"(?:[Nn]ame|_NAME|[Rr]ef|_REF|[Cc]lass|[Pp]rovider|[Hh]elper|[Ee]ncoder|[Hh]asher|[Bb]ackend|[Pp]olicy)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z"
 )
+_IS_THERE = re.compile(r"existingSecret[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z")
 _KEEPER = re.compile(r"[A-Za-z][a-z]{1,40}(?:[._-][a-z]{1,40}){0,6}" + _END + r"|[a-z]{3,20}=\d{1,4}\b")
 # Where tokens are had, without a login and without what a query holds
 _OF_AN_ADDRESS = re.compile(r"(?i)token[_-]?(?:ur[il]|endpoint)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z")
 _ADDRESS = re.compile(r"https?://[\w.-]{1,120}(?::\d{1,5})?(?:/(?:[A-Za-z._-]{1,24}|v\d(?:\.\d)?)){0,8}/?" + _END)
+# The class of an exception, and the sentence that it says
+_OF_AN_ERROR = re.compile(r"(?:Error|Exception|Warning)s?:\s{1,4}\(?[\"']?\Z")
+_SENTENCE = re.compile(r"\(?[\"']?[A-Za-z][A-Za-z'-]{0,30}[,:]?\s[\w'\"]")
+# Names of what a container is given
+_OF_NAMES = re.compile(r"(?i:secrets)[\"']?:\s{1,4}\Z")
+_NAMES = re.compile(r"\[[a-z][a-z_-]{0,60}(?:,\s?[a-z][a-z_-]{0,60}){0,20}\]")
 # A variable of the code around
 _VALUE = re.compile(r"([A-Za-z_]{2,60})(\s{0,4}[,)}\]])?(?![\w.-])")
 _NAME = re.compile(r"([A-Za-z_]\w{0,60})[\"']?\]?\s{0,8}[:=]\s{0,8}\Z")
@@ -152,7 +159,9 @@ def is_reference(text: str, start: int, value: int) -> bool:
     before = text[max(start, value - 120) : value]
     if before.endswith(("'", '"')) and ":" in before and _TYPED_OF_ANOTHER.search(text[max(0, value - 200) : value]):
         return True
-    if _OF_A_KEEPER.search(before) and _KEEPER.match(text, value):
+    if (_OF_A_KEEPER.search(before) or _IS_THERE.search(text, max(0, value - 40), value)) and _KEEPER.match(text, value):
+        return True
+    if (_OF_AN_ERROR.search(before) and _SENTENCE.match(text, value)) or (_OF_NAMES.search(before) and _NAMES.match(text, value)):
         return True
     if _OF_AN_ADDRESS.search(before):
         return bool(_ADDRESS.match(text, value))
@@ -184,6 +193,11 @@ def _is_variable(text: str, value: int) -> bool:
     above, _, line = before.rpartition("\n")
     called = "(" in line or "{" in line or above.rstrip().endswith(("(", "{", ","))
     return bool(found[2] and called) or any(one + said + other in around for one, other in _SETS)
+
+
+def of_a_state(word: str) -> bool:
+    """Whether this is what is said of a secret: expired, required."""
+    return bool(_STATE.match(word))
 
 
 def is_state(text: str, start: int, value: int) -> bool:

@@ -1845,6 +1845,18 @@ def test_secrets_beside_which_more_is_hidden(said: str, shown: str) -> None:
         "permissions:\n  id-token: write\n  contents: read",
         '  "token_uri": "https://oauth2.googleapis.com/token",',
         "TOKEN_ENDPOINT=https://sso.example:8443/realms/ml/protocol/openid-connect/token",
+        "secrets: [db_password, hf_token]\nsecrets:\n  - db_password\nimagePullSecrets: [regcred]",
+        "required: [api_key, password]\nsecurity: [{api_key: []}]",
+        '"tokens": ["thicket", "fern"], "token": ["EU", "rejects"], stop_token: ["User", "Human"]',
+        'additional_special_tokens=["IMGX", "CTXX"] password_fields = ["user_pw", "pin_code"] api_key_env: ["OPENAI_API_KEY"]',
+        '{"password": ["required"]} api_key: ["$OPENAI_API_KEY"]',
+        "botocore.exceptions.NoCredentialsError: Unable to locate credentials",
+        "DefaultCredentialsError: Your default credentials were not found",
+        "PasswordRequiredException: private key file is encrypted\nLocalTokenNotFoundError: Token is required",
+        "tokenize.TokenError: ('EOF in multi-line statement', (2, 0))",
+        "password = random_password.db.result\nsecret_string = (known after apply)",
+        "existingSecret: redis-auth\nauth.existingSecret=redis-auth",
+        "squeue -u alice -p gpu4",
         "HEAD is now at 3f2a1bc fix token counting\ncommit 3f2a1bc9d0e4f5a6b7c8d9e0f1a2b3c4d5e6f7a8",
     ],
 )
@@ -1858,11 +1870,36 @@ def test_what_only_looks_like_one_stays(text: str) -> None:
         ("SECRET_NAME=hunter2hunter2x", "hunter2hunter2x"),
         ("TOKEN_URL=https://login.example/9f8e7d6c5b4a3928", "9f8e7d6c5b4a3928"),
         ("token_uri: https://login.example/token?code=q8Zt1vB7", "q8Zt1vB7"),
+        ("InvalidTokenError: thicketfern9x", "thicketfern9x"),
+        ("PasswordError: thicketfern9 is wrong", "thicketfern9"),
+        ("airflow users create -u admin -p mallow66 -r Admin", "mallow66"),
         ("the token of the commit is\n3f2a1bc9d0e4f5a6b7c8d9e0f1a2b3c4d5e6f7a8", "3f2a1bc9d0e4f5a6b7c8d9e0f1a2b3c4d5e6f7a8"),
     ],
 )
 def test_what_only_begins_like_a_name_or_an_address_is_hidden(text: str, secret: str) -> None:
     assert secret not in mask_secrets(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "non-default args: {'model_tag': 'x', 'api_key': ['thicketfern', 'mossbank'], 'host': None}",
+        "Namespace(host=None, api_key=['thicketfern', 'mossbank'], port=8000)",
+        "'hf_token': ['thicketfern', 'mossbank']",
+        'passwords = ["thicketfern", "mossbank"]',
+        "API_KEYS=['thicketfern','mossbank']",
+        "'api_key': {'thicketfern', 'mossbank'}",
+        "api_keys = set(['thicketfern', 'mossbank'])",
+        "api_keys:\n  - thicketfern\n  - mossbank\n",
+        "api_key: [thicketfern, mossbank]",
+        '{"api_keys": [\n   "thicketfern",\n   "mossbank"\n ]}',
+        "private_key: ['thicketfern', 'mossbank'",
+    ],
+)
+def test_plain_words_of_a_list_below_a_name_are_hidden(text: str) -> None:
+    shown = mask_secrets(text)
+    assert "thicketfern" not in shown and "mossbank" not in shown
+    assert shown.replace("[secret]", "") == text.replace("thicketfern", "").replace("mossbank", ""), "and nothing else"
 
 
 LATER = [

@@ -18,6 +18,10 @@ terminate called without an active exception
 malloc(): corrupted top size
 free(): invalid pointer
 double free or corruption (!prev)
+        (0) Abnormal termination (signal 9)
+Aborted!
+triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376.
+requests.exceptions.Timeout
 *** stack smashing detected ***: terminated
 python: malloc.c:2617: sysmalloc: Assertion `(old_top == initial_top (av))' failed.
 Floating point exception (core dumped)
