@@ -66,8 +66,8 @@ class Job:
         thread = threading.Thread(target=self._work, args=(host,), daemon=True, name=self.sections[0])
         try:
             thread.start()
-        except RuntimeError as error:  # no more of them: pids.max, ulimit -u
-            self.error, self.took = str(error), 0.0
+        except RuntimeError:  # no more of them (pids.max, ulimit -u): one after the other
+            self._work(host)
             return
         self.thread = thread
 

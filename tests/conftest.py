@@ -37,7 +37,7 @@ _of_ours = functools.cache(lambda: tuple(_read_folder(rules_folder())))
 scan._read_folder = lambda folder: _of_ours() if folder == rules_folder() else _read_folder(folder)
 _index_of = nearest.index_of
 _index_of_ours = functools.cache(lambda language: _index_of(RuleSession(language=language)))
-nearest.index_of = lambda by: _index_of_ours(by.language) if by.folders == (rules_folder(),) else _index_of(by)
+nearest.index_of = lambda by: _index_of_ours(by.language) if getattr(by, "folders", ()) == (rules_folder(),) else _index_of(by)
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 
 from envcheck.checks.limits import host_memory_low
 from envcheck.checks.live import live_failed
-from envcheck.collect import settle
+from envcheck.collect import Job, settle
 from envcheck.engine.judge import judge
 from envcheck.facts.snapshot import Arm, Gpu, GpusFacts, LiveFacts, LiveStatus, Missing, RankFacts, Snapshot, Stage, SystemFacts
 from envcheck.report.session import rule_session
@@ -67,3 +70,21 @@ def test_a_crash_is_shown_by_its_innermost_frames_and_not_by_the_end_of_their_li
     assert verdict.hit
     [said] = [one.text for one in verdict.hit.evidence if one.source == "rank 0: stderr"]
     assert said.startswith("Fatal Python error: Segmentation fault") and "/v/lib/0.py" in said and "Extension modules" not in said
+
+
+def test_where_no_thread_can_be_started_the_probes_go_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def broken(host: Any) -> Any:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    seen: list[Any] = []
+    jobs = [Job(("system",), lambda host: seen.append(host) or 7, 5.0), Job(("limits",), broken, 5.0)]  # type: ignore[func-returns-value]
+    host: Any = object()
+    for job in jobs:
+        job.start(host)
+    assert seen == [host] and jobs[0].result(0.0) == {"system": 7}
+    missing = jobs[1].result(0.0)["limits"]
+    assert isinstance(missing, Missing) and missing.reason == "the limits probe failed: ValueError: a bug"

@@ -250,7 +250,7 @@ class Waker:
             signal.set_wakeup_fd(-1)
             renamed()
             keep_only((tell,))
-            while os.getppid() == us:
+            while os.getppid() in (us, 0):  # 0: we are in another namespace of processes
                 time.sleep(LOOK_SECONDS)
                 if stopped(command):
                     continue

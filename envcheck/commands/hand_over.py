@@ -52,7 +52,7 @@ def first_that_starts(argv: Sequence[str], start: Callable[[str, Sequence[str]],
 
 def may_be_executed(program: str, words: Sequence[str]) -> str:
     """The same, as far as that is known before it is started."""
-    if os.path.isdir(program) or not os.access(program, os.X_OK):
+    if os.path.isdir(program) or not os.access(program, os.X_OK, effective_ids=os.access in os.supports_effective_ids):
         raise PermissionError(errno.EACCES, "not an executable file" if program == words[0] else f"{program} is not an executable file")
     return program
 

@@ -260,7 +260,7 @@ def _start(argv: Sequence[str], given: dict[int, int | None], prepare: Callable[
 
     def before_exec() -> None:
         tie()
-        if os.getppid() != us:  # we died before that took effect
+        if os.getppid() not in (us, 0):  # we died before that took effect; 0: we are in another namespace of processes
             os.kill(os.getpid(), signal.SIGKILL)
         for number in given.keys() - {1, 2}:
             with suppress(OSError):  # a limit of open files that came later than this one: CMD has ours

@@ -10,7 +10,7 @@ from envcheck.facts.printable import begin_of
 from envcheck.facts.record import record
 from envcheck.facts.secrets import end_of
 from envcheck.host.access import run_command
-from envcheck.host.user_site import without_user_site
+from envcheck.host.home import with_own_home
 
 SECONDS = 40.0  # for all dumps together; torchfrtrace imports torch
 LEAST_SECONDS = 5.0
@@ -57,7 +57,7 @@ def _one(folder: str, prefix: str, files: tuple[str, ...], executable: str, dead
         seconds = deadline - time.monotonic()
         if seconds < LEAST_SECONDS:
             return FlightAnalysis(files, error="no time was left for torchfrtrace")
-        done = run_command((*way, *arguments), timeout=seconds, env=without_user_site(os.environ, executable), cwd=folder)
+        done = run_command((*way, *arguments), timeout=seconds, env=with_own_home(os.environ, executable), cwd=folder)
         text = f"{done.stdout}\n{done.stderr}".strip()
         if done.timed_out:
             return FlightAnalysis(files, error=f"torchfrtrace did not end within {seconds:.0f} s")

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from envcheck import FOLDER
 from envcheck.facts.record import record
 from envcheck.host.command_output import command_output
+from envcheck.host.home import with_own_home
 from envcheck.host.library_search import library_files
 from envcheck.host.orphans import children, end_all, group_of
 from envcheck.host.ownership import safe_variables
@@ -35,7 +36,6 @@ from envcheck.host.syscalls import (
     resource_limits,
     reverse,
 )
-from envcheck.host.user_site import without_user_site
 
 READ_LIMIT = 1 << 20  # bytes of a file
 FILE_LIMIT = 64 << 20  # bytes of a file that a program may write
@@ -260,7 +260,7 @@ class RealHost:
 
     def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self._env, self._left_out = safe_variables(os.environ if env is None else env)
-        self._started = without_user_site(self._env)  # of what is started: rocm-smi is written in Python
+        self._started = with_own_home(self._env)  # of what is started: rocm-smi is written in Python
         self.mark: Mapping[str, str] = {}  # added to the environment of what is started
         self._running = RunningProcesses()
         # However the tool ends (Ctrl-C, a deadline that left a probe's thread behind), its children end with it.

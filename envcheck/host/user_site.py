@@ -28,7 +28,7 @@ def foreign_user_site(env: Mapping[str, str], python: str = "") -> ForeignUserSi
         return None
     if python == sys.executable and getattr(sys.modules.get("site"), "ENABLE_USER_SITE", False):
         return None
-    base = _base(env)
+    base = user_base(env)
     if os.path.isabs(base):
         reason, there = foreign_or_open(os.path.join(base, "lib", "python3", "site-packages"))  # of no version: who can put one there
     else:
@@ -41,7 +41,7 @@ def foreign_user_site(env: Mapping[str, str], python: str = "") -> ForeignUserSi
     return ForeignUserSite(base, reason, bool(found)) if reason else None
 
 
-def _base(env: Mapping[str, str]) -> str:
+def user_base(env: Mapping[str, str]) -> str:
     """As `site` has it, from the variables alone. Below a macOS home it is another folder, with the same people above it."""
     if env.get("PYTHONUSERBASE"):
         return env["PYTHONUSERBASE"]

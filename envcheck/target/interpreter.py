@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from envcheck.errors import UsageError
 from envcheck.facts.dead_mount import answers
 from envcheck.facts.record import replace
+from envcheck.host.home import foreign_home
 from envcheck.host.plain_files import beginning, pyvenv_rows, real_path
 from envcheck.host.user_site import foreign_user_site
 from envcheck.target.process import Target
@@ -26,11 +27,15 @@ SHOWN = 6  # of the environments that might be meant
 def choose(python: str | None, env: Mapping[str, str], named_in: str | None = None) -> Target:
     """The interpreter under test and why; UsageError if the one asked for is not there. `named_in` is the file that says `python`."""
     chosen = _chosen(python, env, named_in)
-    foreign = foreign_user_site(env, chosen.executable)
-    if foreign is None or not foreign.there or not _reads_user_site(chosen.executable):
+    lines = []
+    site, home = foreign_user_site(env, chosen.executable), foreign_home(env)
+    if site and site.there and _reads_user_site(chosen.executable):
+        lines.append(f"Python's user site {site.folder} was passed over: {site.reason}")
+    if home and home.there:
+        lines.append(f"HOME {home.folder} was not handed on: {home.reason}")
+    if not lines:
         return chosen
-    line = f"Python's user site {foreign.folder} was passed over: {foreign.reason}"
-    return replace(chosen, because=f"{chosen.because}; {line}", note="; ".join(filter(None, (chosen.note, line))))
+    return replace(chosen, because="; ".join((chosen.because, *lines)), note="; ".join(filter(None, (chosen.note, *lines))))
 
 
 def _reads_user_site(python: str) -> bool:

@@ -19,10 +19,10 @@ from envcheck.facts.printable import one_line
 from envcheck.facts.record import field, mutable, record
 from envcheck.host.access import bound, end_group, signal_name, wait
 from envcheck.host.full_folder import full_folder
+from envcheck.host.home import with_own_home
 from envcheck.host.orphans import statuses_are_lost
 from envcheck.host.ownership import is_of_others, safe_variables
 from envcheck.host.plain_files import descriptor_to_append, emptied_above, tail, written
-from envcheck.host.user_site import without_user_site
 
 if TYPE_CHECKING:
     from envcheck.host.activity import Activity, Watch
@@ -183,7 +183,9 @@ def start_agent(
     """`tie`: the end of a pipe that the agent inherits, through a wrapper too (`processes.die_with_the_pipe`)."""
     folder = options["folder"]
     full = {**options, "out": os.path.join(folder, LINES), "tie": [(one, os.fstat(one).st_ino) for one in tie]}
-    env = without_user_site(safe_variables(env)[0], target.executable)
+    env = with_own_home(safe_variables(env)[0], target.executable, home := os.path.join(folder, "home"))
+    if env.get("HOME") == home:
+        os.makedirs(home, 0o700, exist_ok=True)
     if is_of_others(os.path.dirname(target.executable) or "."):  # before the agent can say so, a .pth of theirs writes bytecode
         env["PYTHONDONTWRITEBYTECODE"] = "1"
     out, err = (os.path.join(folder, name) for name in ("agent.out", "agent.err"))

@@ -1104,3 +1104,30 @@ def test_the_middle_of_a_long_output_is_left_out() -> None:
     assert lines[0] == b"000000000" and lines[-2] == b"000399999"
     assert len(kept.bytes()) == HEAD + 1 + KEEP
     assert len(kept.tail) <= 2 * KEEP
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "-pf", "true"], capture_output=True, check=False).returncode != 0,
+    reason="a namespace of processes is not allowed here",
+)
+def test_a_command_in_a_namespace_of_processes_that_we_are_not_in_is_started(tmp_path: Path) -> None:
+    """After setns or unshare(CLONE_NEWPID) without a fork children have no parent that they can see."""
+    with subprocess.Popen(["unshare", "-pf", "--kill-child", "sleep", "60"]) as first:
+        try:
+            until = time.monotonic() + SECONDS
+            children = Path(f"/proc/{first.pid}/task/{first.pid}/children")
+            while not (init := children.read_text().split()) and time.monotonic() < until:
+                time.sleep(0.01)
+            enter = ["nsenter", "--no-fork", "-t", init[0], "-p"]
+            run = [sys.executable, "-m", "envcheck", "run", "--static", "--"]
+            done = subprocess.run(
+                [*enter, *run, "/bin/sh", "-c", "echo hi; exit 5"],
+                capture_output=True,
+                text=True,
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(HERE.parent)},
+                timeout=SECONDS,
+            )
+        finally:
+            first.kill()
+    assert (done.returncode, done.stdout) == (5, "hi\n"), done.stderr
