@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 
 from envcheck.facts.secret_references import OF_ANOTHER, is_reference, of_a_state
 
@@ -29,8 +30,8 @@ _MEMBERS = (
 )
 # What is told of a secret, names of several, and words of a vocabulary
 _OF_ANOTHER = re.compile(
-    rf"{OF_ANOTHER}s?|(?i:(?:[\w-]{{0,80}}[_.-])?(?:tokens?|credentials)|[\w.-]{{0,80}}secrets|[\w.-]{{0,80}}(?:validator|hasher|source|provider|backend|pattern|arg|param|var|scope|error"
-    r"|message|option|requirement|rule|column|reason|role|check)s?)"
+    rf"{OF_ANOTHER}s?|(?i:(?:[\w-]{{0,80}}[_.-])?(?:tokens?|credentials)|[\w.-]{{0,80}}secrets|[\w.-]{{0,80}}(?:validator|hasher|source|provider"
+    r"|backend|pattern|arg|param|var|scope|error|message|option|requirement|rule|column|reason|role|check)s?)"
 )
 _OF_A_SERVICE = re.compile(r"(?i)(?:hf|hub|auth|access|api|bearer|refresh|session|bot|github|gitlab|wandb)[_-]?tokens?\Z")
 _KEPT = re.compile(r"\[?secret\]?|\$|[<*…%]|\.\.\.|(?i:none|true|false|null|empty)(?![\w-])")
@@ -41,7 +42,7 @@ def collections_masked(text: str, mask: str, named: Callable[[str], bool]) -> st
     if "[" not in text and "{" not in text and "(" not in text and "\n" not in text:
         return text
     for held, member in zip(_HELD, _MEMBERS, strict=True):
-        text = held.sub(lambda found, member=member: _without(found, member, mask) if _of_secrets(found[1], named) else found[0], text)
+        text = held.sub(partial(_without, member, mask, named), text)
     return text
 
 
@@ -49,7 +50,9 @@ def _of_secrets(name: str, named: Callable[[str], bool]) -> bool:
     return named(name) and (bool(_OF_A_SERVICE.search(name)) or not _OF_ANOTHER.fullmatch(name))
 
 
-def _without(found: re.Match[str], member: re.Pattern[str], mask: str) -> str:
+def _without(member: re.Pattern[str], mask: str, named: Callable[[str], bool], found: re.Match[str]) -> str:
+    if not _of_secrets(found[1], named):
+        return found[0]
     begin = found.end(1) - found.start()
 
     def hidden(one: re.Match[str]) -> str:

@@ -185,7 +185,8 @@ def start_agent(
     full = {**options, "out": os.path.join(folder, LINES), "tie": [(one, os.fstat(one).st_ino) for one in tie]}
     env = with_own_home(safe_variables(env)[0], target.executable, home := os.path.join(folder, "home"))
     if env.get("HOME") == home:
-        os.makedirs(home, 0o700, exist_ok=True)
+        with suppress(OSError):  # no inode is left: then nothing is read there either
+            os.makedirs(home, 0o700, exist_ok=True)
     if is_of_others(os.path.dirname(target.executable) or "."):  # before the agent can say so, a .pth of theirs writes bytecode
         env["PYTHONDONTWRITEBYTECODE"] = "1"
     out, err = (os.path.join(folder, name) for name in ("agent.out", "agent.err"))
