@@ -12,6 +12,7 @@ from envcheck.checks.live import live_failed
 from envcheck.collect import Job, settle
 from envcheck.engine.judge import judge
 from envcheck.facts.snapshot import Arm, Gpu, GpusFacts, LiveFacts, LiveStatus, Missing, RankFacts, Snapshot, Stage, SystemFacts
+from envcheck.probes.task import Task
 from envcheck.report.session import rule_session
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
@@ -86,5 +87,6 @@ def test_where_no_thread_can_be_started_the_probes_go_one_after_the_other(monkey
     for job in jobs:
         job.start(host)
     assert seen == [host] and jobs[0].result(0.0) == {"system": 7}
+    assert Task(lambda: 8).result(0.0) == 8, "and so do their pieces"
     missing = jobs[1].result(0.0)["limits"]
     assert isinstance(missing, Missing) and missing.reason == "the limits probe failed: ValueError: a bug"

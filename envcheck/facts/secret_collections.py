@@ -1,6 +1,6 @@
 """Secrets of a list, a set or a tuple below a name for one: api_key=['…'], {"passwords": ["…", "…"]}, api_keys: and items below it.
 
-Behind the name alone what stands there is a secret, a plain word too: so are those that somebody has thought of."""
+Behind the name alone what stands there is a secret, a plain word too."""
 
 from __future__ import annotations
 
@@ -8,55 +8,55 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from envcheck.facts.secret_references import OF_ANOTHER, is_reference, of_a_state
+from envcheck.facts.secret_references import is_reference, of_a_state
 
+# What is told of a secret, names of several, words of a vocabulary, and packages have other names, or further words
+_NAME = (
+    r"(?<![\w.-])(?:[\w.-]{0,60}[_.-])?(?i:pass(?:words?|wds?|phrases?|codes?)|pwds?|secret|(?:client|webhook|cookie|app|jwt|signing)_?secrets"
+    r"|(?:\w{1,20}_)?(?:api|secret|access|account|private|signing|shared|encryption|master|auth)[_-]?keys?"
+    r"|(?:hf|hub|auth|access|api|bearer|refresh|session|bot|github|gitlab|wandb)[_-]?tokens?)(?:_(?i:list|fallbacks|values?|old|previous))?"
+)
 _QUOTE = r"\\{0,3}[\"']"
+_QUOTED = rf"[bBrRuU]{{0,2}}{_QUOTE}(?:\[secret\]|[^\"'\\\n\[\](){{}}]{{0,400}}){_QUOTE}"
 _WORD = r"(?:\[secret\]|[^\s\"'\\,;:\[\](){}<>#]{4,400})"
-_QUOTED = rf"{_QUOTE}(?:\[secret\]|[^\"'\\\n\[\](){{}}]{{0,400}}){_QUOTE}"
+_ITEM = rf"(?:(?:\w{{1,20}}\()?{_QUOTED}\)?|None|\d{{1,20}})(?!\s{{0,8}}:)"  # no key of a mapping
+# No text is read in two ways, here and below: a mark parts two items, or blanks alone do
+_PARTED = r"(?:\s{0,40},\s{0,40}|\s{1,40}(?!,))"
+# As tables, arguments that are printed and languages part a name from its value
+_SIGN = (
+    rf"(?:{_QUOTE})?\]?(?:\s\(\d{{1,4}}\))?(?::\s?(?i:list)\[str\])?"
+    r"(?:\s{0,40}(?:=>|->|:=|[=:|](?![=:])|\.{3,90})\s{0,8}|\s(?:is|are)\s|\x20{1,40})(?:[A-Za-z_.]{1,30}[!(]|\[\]string)?"
+)
+_COMMENT = r"[\x20\t]{0,8}(?:\x20#[^\n]{0,200})?\r?(?:\n|\Z)"
+_LINES = r"(?:[\x20\t]{0,40}(?:#[^\n]{0,200})?\r?\n){0,3}"  # empty ones and comments
 _HELD = (
-    re.compile(
-        rf"(?<![\w.-])([\w.-]{{3,80}})(?:{_QUOTE})?\]?\s{{0,8}}(?:=>|[=:](?![=:]))\s{{0,8}}(?:(?:list|set|tuple|frozenset|deque)\()?"
-        rf"[\[({{]\s{{0,40}}(?:[bBrRuU]?{_QUOTED}\s{{0,8}},?\s{{0,40}}){{1,40}}(?=[\])}}]|\.\.\.|\Z)"
-    ),
-    re.compile(rf"(?<![\w.-])([\w.-]{{3,80}}):\x20\[\x20?{_WORD}(?:,\x20{{0,4}}{_WORD}){{0,40}}\x20?\]"),
-    re.compile(
-        rf"(?<![\w.-])([\w.-]{{3,80}}):[\x20\t]{{0,8}}\n(?:[\x20\t]{{0,40}}-[\x20\t]{{1,8}}{_WORD}[\x20\t]{{0,8}}(?:\n|\Z)){{1,40}}"
-    ),
+    re.compile(rf"{_NAME}{_SIGN}[\[({{]{{1,3}}\s{{0,40}}{_ITEM}(?:{_PARTED}{_ITEM}){{0,400}}"),
+    re.compile(rf"{_NAME}(?::\x20?|=)\[\x20?{_WORD}(?:(?:,\x20{{0,4}}|\x20){_WORD}){{0,400}}\x20?\]"),
+    re.compile(rf"{_NAME}:{_COMMENT}{_LINES}(?:[\x20\t]{{0,40}}-[\x20\t]{{1,8}}(?:{_QUOTED}|{_WORD}){_COMMENT}){{1,400}}"),
 )
 _MEMBERS = (
-    re.compile(rf"(?<=[\"'])(?<![\w\"'][\"'])[^\s\"'\\,\[\](){{}}]{{4,400}}(?={_QUOTE})"),
+    re.compile(rf"(?<=[\"'])[^\s\"'\\,\[\](){{}}]{{4,400}}(?={_QUOTE})"),
     re.compile(rf"(?<=[\[\s,]){_WORD}(?=[\s,\]])"),
-    re.compile(rf"(?<=[\s]){_WORD}(?=\s|\Z)"),
+    re.compile(rf"(?:(?<=-\s)|(?<=-\s[\"'])){_WORD}(?=[\s\"']|\Z)"),
 )
-# What is told of a secret, names of several, and words of a vocabulary
-_OF_ANOTHER = re.compile(
-    rf"{OF_ANOTHER}s?|(?i:(?:[\w-]{{0,80}}[_.-])?(?:tokens?|credentials)|[\w.-]{{0,80}}secrets|[\w.-]{{0,80}}(?:validator|hasher|source|provider"
-    r"|backend|pattern|arg|param|var|scope|error|message|option|requirement|rule|column|reason|role|check)s?)"
-)
-_OF_A_SERVICE = re.compile(r"(?i)(?:hf|hub|auth|access|api|bearer|refresh|session|bot|github|gitlab|wandb)[_-]?tokens?\Z")
-_KEPT = re.compile(r"\[?secret\]?|\$|[<*…%]|\.\.\.|(?i:none|true|false|null|empty)(?![\w-])")
+_KEPT = re.compile(r"\[?secret\]?|\$[A-Za-z_{(]|<[\w-]{1,40}>|[*…%]|\.\.\.|(?i:none|true|false|null|empty)(?![\w-])")
+_A_NAME = re.compile(r"[A-Z][A-Z_]{1,60}|[a-z]{1,40}(?:_[a-z]{1,40}){0,4}")
 
 
 def collections_masked(text: str, mask: str, named: Callable[[str], bool]) -> str:
     """Text without them."""
-    if "[" not in text and "{" not in text and "(" not in text and "\n" not in text:
-        return text
     for held, member in zip(_HELD, _MEMBERS, strict=True):
         text = held.sub(partial(_without, member, mask, named), text)
     return text
 
 
-def _of_secrets(name: str, named: Callable[[str], bool]) -> bool:
-    return named(name) and (bool(_OF_A_SERVICE.search(name)) or not _OF_ANOTHER.fullmatch(name))
-
-
 def _without(member: re.Pattern[str], mask: str, named: Callable[[str], bool], found: re.Match[str]) -> str:
-    if not _of_secrets(found[1], named):
-        return found[0]
-    begin = found.end(1) - found.start()
+    whole = found[0]
+    begin = re.search(r"[:=]", whole)
 
     def hidden(one: re.Match[str]) -> str:
-        kept = one.start() < begin or _KEPT.match(one[0]) or of_a_state(one[0]) or is_reference(one.string, one.start(), one.start())
-        return one[0] if kept else mask
+        said = one[0]
+        kept = (begin and one.start() < begin.end()) or _KEPT.match(said) or (_A_NAME.fullmatch(said) and named(said))
+        return said if kept or of_a_state(said) or is_reference(whole, one.start(), one.start()) else mask
 
-    return member.sub(hidden, found[0])
+    return member.sub(hidden, whole)

@@ -81,7 +81,7 @@ SECRET_NAME = re.compile(
 _QUOTE = r"\\{0,3}[\"']"  # also as JSON within JSON writes it
 _BLANK = r"(?:\s|\\{1,3}[nrt]|\\{1,3}(?:x1b|u001b)\[[\d;]{0,12}m)"  # also as strings write it
 # "$HF_TOKEN" and "None" tell nothing, and what is masked stays as it is
-_MASKED = r"\[{1,2}secret\]|\$(?![\"'])|\[?[<{*…]|\[\]|\.\.\.|(?:None|none|True|true|False|false|NULL|[Nn]ull)(?![\w-])"
+_MASKED = r"\[{1,2}secret\]|\$(?![\"'])|\[?[<{*…]|\[\]|\.\.\.|\[?(?:None|none|True|true|False|false|NULL|[Nn]ull)(?![\w-])"
 _CODE = r"(?:bytes|bool|Optional)\b|[a-z_]{2,30}\.[a-z_.]{2,60}\("  # types and calls, of the lines of source in a traceback
 _CODE += r"|(?:sum|len|min|max|sorted|list|dict|set|tuple|str|int|next|open)\("
 _PREFIX = r"(?:[bBrRuUfF]{1,2}|\$)?"  # of a text in Python; $'…' of bash

@@ -34,9 +34,12 @@ def ask(env: Mapping[str, str]) -> JobTold | None:
     """Host of rank 0 and the hosts of the job; None where nobody answers."""
     from envcheck.fleet.seat import JobTold
     from envcheck.host.access import run_command
+    from envcheck.host.home import with_own_home
+    from envcheck.host.ownership import safe_variables
 
-    words = (sys.executable, "-I", "-S", os.path.abspath(__file__), *_libraries(env))
-    done = run_command(words, timeout=SECONDS)
+    given = with_own_home(safe_variables(env)[0])  # PATH names the library's folder, and HOME holds what it loads
+    words = (sys.executable, "-I", "-S", os.path.abspath(__file__), *_libraries(given))
+    done = run_command(words, timeout=SECONDS, env=given)
     try:
         said = json.loads("" if done.timed_out else done.stdout)
         master, hosts = said["master"], tuple(said["hosts"].split(","))

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from envcheck.facts.dead_mount import answers
 from envcheck.facts.record import record
 from envcheck.host.ownership import foreign_or_open
 from envcheck.host.user_site import user_base, without_user_site
@@ -33,6 +34,8 @@ def foreign_home(env: Mapping[str, str]) -> ForeignHome | None:
         return None
     if not os.path.isabs(home):
         return ForeignHome(home, "it lies in whatever folder root stands in", False)
+    if not answers(home):
+        return ForeignHome(home, "the file system that it is on does not answer", False)
     for name in ("", *_CONFIGURED, *_KEPT):
         path = os.path.join(home, name, *(() if name.endswith(".conf") else ("any",)))
         if reason := foreign_or_open(path)[0]:
@@ -50,4 +53,4 @@ def with_own_home(env: Mapping[str, str], python: str = "", home: str = os.devnu
     if foreign_home(env) is None:
         return given
     base = getattr(sys.modules.get("site"), "USER_BASE", None) if python == sys.executable else None
-    return {"PYTHONUSERBASE": base or user_base(env), **given, "HOME": home}
+    return {**given, "PYTHONUSERBASE": given.get("PYTHONUSERBASE") or base or user_base(env), "HOME": home}

@@ -10,14 +10,18 @@ T = TypeVar("T")
 
 
 class Task(Generic[T]):
-    """`work` in a thread of its own, from now on. What it starts must have a deadline of its own."""
+    """`work` in a thread of its own, from now on, or at once where none can be started. What it starts must have a deadline of its own."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
         self._value: T | None = None
         self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._thread: threading.Thread | None = threading.Thread(target=self._run, daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # pids.max, ulimit -u
+            self._thread = None
+            self._run()
 
     def _run(self) -> None:
         try:
@@ -27,11 +31,12 @@ class Task(Generic[T]):
 
     def result(self, seconds: float) -> T | None:
         """The value; None if there is none after `seconds`."""
-        self._thread.join(max(0.0, seconds))
+        if self._thread:
+            self._thread.join(max(0.0, seconds))
         if self._error is not None:
             raise self._error
         return self._value
 
     @property
     def done(self) -> bool:
-        return not self._thread.is_alive()
+        return self._thread is None or not self._thread.is_alive()

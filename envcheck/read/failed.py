@@ -22,7 +22,10 @@ _ENDED = re.compile(
     r"|[Bb]reakpoint trap|stack smashing|double free|free\(\): |malloc\(\): |terminate called|time limit exceeded"
     r"|Assertion (?:[`‘'\"]|.{0,200}failed)"
     r"|(?:^|[\s\]])(?:Killed|Terminated|killed|terminated)$|\d Killed \S|\bKilled by\b|code=killed|core dump|Exited \([1-9]"
-    r"|\b[Aa]bnormal termination\b|^Aborted!$|^(?:\w{1,40}\.){1,8}(?:errors?|exceptions?|exc|errorfactory)\.[A-Z]\w{2,80}(?:: |$)"
+    r"|\b[Aa]bnormal termination \(signal|^Aborted!$"
+    r"|^(?:\w{1,40}\.){1,8}(?:errors?|exceptions?|exc|errorfactory)\.(?!\w{0,80}(?:Warning|Deprecated))[A-Z]\w{2,80}(?:: |$)"
+    r"|\breached the specified backoff limit|\bhas been revoked\b|\bJob was held\b|^\[Inferior \d{1,3} .{0,40}exited with code 0{0,2}[1-9]"
+    r"|AddressSanitizer:|\bRESOURCE_EXHAUSTED: |^Finished: (?:ABORTED|FAILURE)$"
     r"|terminated by signal|exited on signal|due to signal"
     r"|SIG(?:SEGV|ABRT|KILL|BUS|ILL|FPE)\b|^zsh: (?!no matches|suspended)|^Hangup$|^Stopped$|sending signal (?:SIG)?[A-Z]"
     r"|\b[Ee]xit(?:ed|s)?(?:[ _-]?(?:with|status|code|a|non-zero|of|signal)\b){1,5}\"?'? ?[:=]? ?(?:-|0x0{0,8})?[1-9]"
@@ -121,20 +124,21 @@ _NONE = re.compile(
 )
 # One of them stands in each line that they find, but for those with letters of other languages and for the names of exceptions.
 _WORDS = frozenset(
-    {"abandon", "abgebrochen", "abnormal", "abort", "abortado", "aborted", "aborting", "alarm", "arr", "assert", "assertion", "beendet",
-    "boot", "breakpoint", "broken", "bug", "bus", "cancelled", "cannot", "closed", "cmake", "command", "corrupted", "could", "crashed",
-    "crashloopbackoff", "create", "critical", "dead", "deadline", "deadlineexceeded", "denied", "died", "diverged", "double", "dropped",
-    "dump", "dumped", "err", "erreur", "errimagepull", "error", "errored", "errorfactory", "errors", "evicted", "exceeded", "exhausted",
-    "exit", "exitcode", "exited", "exiting", "exits", "externally", "fail", "failed", "failure", "falhou", "falla", "fallen", "fatal",
-    "fehlgeschlagen", "fell", "finish", "floating", "found", "gave", "gescheitert", "gestorben", "giving", "gone", "hangup", "hung",
-    "illegal", "imagepullbackoff", "insufficient", "invalid", "keyboardinterrupt", "killed", "left", "longer", "lost", "malloc",
-    "maschinenbefehl", "missing", "module", "morreu", "mpi", "nan", "notfound", "oom", "oomkilled", "open", "out", "overflow", "panic",
-    "panicked", "permise", "permission", "preempted", "process", "processes", "processo", "rc", "removed", "resolve", "resource",
-    "responding", "response", "restarting", "return", "returncode", "returned", "route", "segfault", "segmentation", "segmento", "sending",
-    "sigabrt", "sigbus", "sigfpe", "sigill", "sigkill", "signal", "sigsegv", "smashing", "solution", "space", "spawnprocess", "specified",
-    "speicherabzug", "speicherzugriffsfehler", "status", "stopiteration", "stopped", "stuck", "such", "systemexit", "tearing", "terminate",
-    "terminated", "thrown", "time", "timed", "timeout", "timing", "traceback", "unable", "unauthorized", "unavailable", "unexpectedly",
-    "unhandled", "unreachable", "vanished", "wall", "walltime", "zsh"}
+    {"abandon", "abgebrochen", "abnormal", "abort", "abortado", "aborted", "aborting", "addresssanitizer", "alarm", "arr", "assert",
+    "assertion", "backoff", "beendet", "boot", "breakpoint", "broken", "bug", "bus", "cancelled", "cannot", "closed", "cmake", "command",
+    "corrupted", "could", "crashed", "crashloopbackoff", "create", "critical", "dead", "deadline", "deadlineexceeded", "denied", "died",
+    "diverged", "double", "dropped", "dump", "dumped", "err", "erreur", "errimagepull", "error", "errored", "errorfactory", "errors",
+    "evicted", "exc", "exceeded", "exception", "exceptions", "exhausted", "exit", "exitcode", "exited", "exiting", "exits", "externally",
+    "fail", "failed", "failure", "falhou", "falla", "fallen", "fatal", "fehlgeschlagen", "fell", "finish", "floating", "found", "gave",
+    "gescheitert", "gestorben", "giving", "gone", "hangup", "held", "hung", "illegal", "imagepullbackoff", "inferior", "insufficient",
+    "invalid", "keyboardinterrupt", "killed", "left", "longer", "lost", "malloc", "maschinenbefehl", "missing", "module", "morreu", "mpi",
+    "nan", "notfound", "oom", "oomkilled", "open", "out", "overflow", "panic", "panicked", "permise", "permission", "preempted", "process",
+    "processes", "processo", "rc", "removed", "resolve", "resource", "responding", "response", "restarting", "return", "returncode",
+    "returned", "revoked", "route", "segfault", "segmentation", "segmento", "sending", "sigabrt", "sigbus", "sigfpe", "sigill", "sigkill",
+    "signal", "sigsegv", "smashing", "solution", "space", "spawnprocess", "specified", "speicherabzug", "speicherzugriffsfehler", "status",
+    "stopiteration", "stopped", "stuck", "such", "systemexit", "tearing", "terminate", "terminated", "thrown", "time", "timed", "timeout",
+    "timing", "traceback", "unable", "unauthorized", "unavailable", "unexpectedly", "unhandled", "unreachable", "vanished", "wall",
+    "walltime", "zsh"}
 )  # fmt: skip
 _WORDS_OF_OTHERS = frozenset(
     {"aborting", "aer", "bail", "bailing", "blocked", "canceled", "cancelled", "checksum", "code", "conclusion", "corrupt", "corrupted",

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 
 from envcheck.facts.record import record, replace
 from envcheck.host.access import Completed
+from envcheck.host.home import with_own_home
 from envcheck.host.long_command import run_long
 from envcheck.host.ownership import foreign_file, others_put, safe_variables
 from envcheck.host.plain_files import beginning, descriptor
@@ -169,7 +170,7 @@ def find_installer(tool: str, target: str, env: Mapping[str, str]) -> Installer 
     if tool == "uv":
         return None
     mine, misled = settings_at_home("pip", _without_toolchain_of_others(mine))
-    return Installer("pip", target, None, mine, misled=misled)
+    return Installer("pip", target, None, with_own_home(mine), misled=misled)  # rustup, which pip asks, runs what HOME names
 
 
 def working_folder() -> str:

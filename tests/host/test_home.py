@@ -6,13 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from patients import SOON
 
-from envcheck.host.access import RealHost
+from envcheck.fleet import pmix
+from envcheck.host import access
+from envcheck.host import home as module
+from envcheck.host.access import Completed, RealHost
 from envcheck.host.home import foreign_home, with_own_home
 
 NOBODY = 65534
@@ -75,8 +78,46 @@ def test_nobody_s_home_is_no_concern_where_root_has_none_or_is_a_user(home: Path
 def test_programs_are_given_another_one_and_python_its_user_site(home: Path) -> None:
     given = with_own_home({"HOME": str(home), "A": "b"}, sys.executable + "x", "/elsewhere")
     assert given == {"HOME": "/elsewhere", "A": "b", "PYTHONUSERBASE": f"{home}/.local", "PYTHONNOUSERSITE": "1"}
+    assert with_own_home({"HOME": str(home), "PYTHONUSERBASE": ""})["PYTHONUSERBASE"] == f"{home}/.local", "an empty one is none"
     host = RealHost({**os.environ, "HOME": str(home)})
     assert host.run(("/bin/sh", "-c", "echo $HOME"), timeout=SOON).stdout == "/dev/null\n"
+
+
+def test_a_home_on_a_mount_that_does_not_answer_is_asked_once(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each further question would wait for ever."""
+    asked = []
+
+    def lexists(path: str) -> bool:
+        asked.append(path)
+        return False
+
+    monkeypatch.setattr(module, "answers", lambda path: False)
+    monkeypatch.setattr(os.path, "lexists", lexists)
+    found = foreign_home({"HOME": str(home)})
+    assert found and (found.reason, found.there) == ("the file system that it is on does not answer", False)
+    assert asked == []
+
+
+def test_what_asks_pmix_reads_nothing_of_others(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It loads a library beside the mpirun of PATH, and that one what HOME names."""
+    theirs = tmp_path / "theirs"
+    for path in (theirs / "bin" / "mpirun", theirs / "lib" / pmix.LIBRARY):
+        path.parent.mkdir(parents=True)
+        path.touch(0o755)
+    given = {}
+
+    def run(words: Sequence[str], timeout: float, env: Mapping[str, str]) -> Completed:
+        given.update(env, words=words)
+        return Completed(0, "", "")
+
+    monkeypatch.setattr(access, "run_command", run)
+    env = {"PATH": f"{theirs / 'bin'}:/usr/bin", "HOME": str(home)}
+    pmix.ask(env)
+    assert str(theirs / "lib" / pmix.LIBRARY) in given["words"], "it is looked for where nobody else is"
+    (theirs / "bin").chmod(0o777)
+    pmix.ask(env)
+    assert not [word for word in given["words"] if word.startswith(str(theirs))]
+    assert (given["PATH"], given["HOME"]) == ("/usr/bin", "/dev/null")
 
 
 def test_the_interpreter_under_test_has_a_home_of_its_own_and_a_line_says_so(home: Path, tmp_path: Path) -> None:

@@ -22,6 +22,13 @@ double free or corruption (!prev)
 Aborted!
 triton.runtime.errors.OutOfResources: out of resource: shared memory, Required: 131072, Hardware limit: 101376.
 requests.exceptions.Timeout
+torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:
+Job has reached the specified backoff limit
+salloc: Job allocation 12 has been revoked.
+[Inferior 1 (process 123) exited with code 01]
+AddressSanitizer:DEADLYSIGNAL
+RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 bytes
+Finished: ABORTED
 *** stack smashing detected ***: terminated
 python: malloc.c:2617: sysmalloc: Assertion `(old_top == initial_top (av))' failed.
 Floating point exception (core dumped)
@@ -284,6 +291,11 @@ val_loss (inf --> 0.32)
 loss 2.13 grad_norm 1.2
 step 30 loss 12345678901.5
 fp16 loss scale 65536, OVERFLOW! skipping
+No abnormal termination was seen
+abnormal termination: 0
+pandas.errors.PerformanceWarning: DataFrame is highly fragmented
+pydantic.errors.PydanticDeprecatedSince20: use model_dump
+[Inferior 1 (process 1) exited normally]
 """.splitlines()
 
 
