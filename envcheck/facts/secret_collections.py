@@ -10,12 +10,15 @@ from functools import partial
 
 from envcheck.facts.secret_references import is_reference, of_a_state
 
-# What is told of a secret, names of several, words of a vocabulary, and packages have other names, or further words
-_NAME = (
-    r"(?<![\w.-])(?:[\w.-]{0,60}[_.-])?(?i:pass(?:words?|wds?|phrases?|codes?)|pwds?|secret|(?:client|webhook|cookie|app|jwt|signing)_?secrets"
-    r"|(?:\w{1,20}_)?(?:api|secret|access|account|private|signing|shared|encryption|master|auth)[_-]?keys?"
-    r"|(?:hf|hub|auth|access|api|bearer|refresh|session|bot|github|gitlab|wandb)[_-]?tokens?)(?:_(?i:list|fallbacks|values?|old|previous))?"
+_NAME = r"(?<![\w.-])([\w.-]{3,80})"
+# A name for secrets ends with the word for them. What does not tells of them, or is a package: password_policy, secretstorage
+_ENDS = re.compile(
+    r"(?i)(?:pass(?:words?|wds?|phrases?|codes?|keys?)?|pwds?|pw|pat|psk|secrets?|keys?|tokens?|cookies?|connection_?strings?|codes?)"
+    r"(?:_(?:list|fallbacks|values?|old|new|previous)|[_-]?\d{1,3})?\Z"
 )
+# Names of several, words of a vocabulary, the working folder
+_OF_OTHERS = re.compile(r"(?i)[\w.-]{0,80}tokens?|(?:\w{1,40}pull_?)?secrets|pwd")
+_OF_A_SERVICE = re.compile(r"(?i)(?:hf|hub|auth|access|api|bearer|refresh|session|bot|github|gitlab|wandb)[_-]?tokens?(?:_?\d{1,3})?\Z")
 _QUOTE = r"\\{0,3}[\"']"
 _QUOTED = rf"[bBrRuU]{{0,2}}{_QUOTE}(?:\[secret\]|[^\"'\\\n\[\](){{}}]{{0,400}}){_QUOTE}"
 _WORD = r"(?:\[secret\]|[^\s\"'\\,;:\[\](){}<>#]{4,400})"
@@ -25,7 +28,7 @@ _PARTED = r"(?:\s{0,40},\s{0,40}|\s{1,40}(?!,))"
 # As tables, arguments that are printed and languages part a name from its value
 _SIGN = (
     rf"(?:{_QUOTE})?\]?(?:\s\(\d{{1,4}}\))?(?::\s?(?i:list)\[str\])?"
-    r"(?:\s{0,40}(?:=>|->|:=|[=:|](?![=:])|\.{3,90})\s{0,8}|\s(?:is|are)\s|\x20{1,40})(?:[A-Za-z_.]{1,30}[!(]|\[\]string)?"
+    r"(?:\s{0,40}(?:=>|->|:=|[=:|](?![=:])|\.{3,90})\s{0,8}|\x20{2,40})(?:[A-Za-z_.]{1,30}[!(]|\[\]string)?"
 )
 _COMMENT = r"[\x20\t]{0,8}(?:\x20#[^\r\n]{0,200})?\r?(?:\n|\Z)"
 _LINES = r"(?:[\x20\t]{0,40}(?:#[^\r\n]{0,200})?\r?\n){0,3}"  # empty ones and comments
@@ -50,8 +53,16 @@ def collections_masked(text: str, mask: str, named: Callable[[str], bool]) -> st
     return text
 
 
+def _of_secrets(name: str, named: Callable[[str], bool]) -> bool:
+    if _OF_A_SERVICE.search(name):
+        return True
+    return bool(_ENDS.search(name)) and named(name) and not _OF_OTHERS.fullmatch(name)
+
+
 def _without(member: re.Pattern[str], mask: str, named: Callable[[str], bool], found: re.Match[str]) -> str:
     whole = found[0]
+    if not _of_secrets(found[1], named):
+        return whole
     begin = re.search(r"[:=]", whole)
 
     def hidden(one: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from envcheck.facts.record import record, replace
 from envcheck.host.access import Completed
-from envcheck.host.home import with_own_home
+from envcheck.host.home import foreign_home
 from envcheck.host.long_command import run_long
 from envcheck.host.ownership import foreign_file, others_put, safe_variables
 from envcheck.host.plain_files import beginning, descriptor
@@ -146,7 +146,10 @@ def _configures(data: bytes) -> bool:
 
 def _without_toolchain_of_others(env: Mapping[str, str]) -> Mapping[str, str]:
     """pip asks `rustc --version` to tell the index, and rustup starts for it what a rust-toolchain.toml in the working folder or above
-    names, any program. Where others can put one there, the user's own toolchain is named instead."""
+    names, any program. Where others can put one there, the user's own toolchain is named instead. One at root's home that is in other hands
+    has none."""
+    if foreign_home(env) and "RUSTUP_HOME" not in env:
+        return {**env, "RUSTUP_HOME": os.devnull}
     if "RUSTUP_TOOLCHAIN" in env or others_put(working_folder()) is None:
         return env
     home = env.get("RUSTUP_HOME") or os.path.join(env.get("HOME", ""), ".rustup")
@@ -170,7 +173,7 @@ def find_installer(tool: str, target: str, env: Mapping[str, str]) -> Installer 
     if tool == "uv":
         return None
     mine, misled = settings_at_home("pip", _without_toolchain_of_others(mine))
-    return Installer("pip", target, None, with_own_home(mine), misled=misled)  # rustup, which pip asks, runs what HOME names
+    return Installer("pip", target, None, mine, misled=misled)
 
 
 def working_folder() -> str:

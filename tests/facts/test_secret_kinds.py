@@ -1850,6 +1850,8 @@ def test_secrets_beside_which_more_is_hidden(said: str, shown: str) -> None:
         '"tokens": ["thicket", "fern"], "token": ["EU", "rejects"], stop_token: ["User", "Human"]',
         'additional_special_tokens=["IMGX", "CTXX"] password_fields = ["user_pw", "pin_code"] api_key_env: ["OPENAI_API_KEY"]',
         "token_endpoint_auth_methods_supported: ['private_key_jwt']",
+        "pwd: ['/home/alice', '/tmp'] PWD=['/workspace'] pwd (1): ['sources', 'data']",
+        "unexpected keyword argument: api_key ('model') and KeyError: 'api_key' ['models']",
         "SECRET_KEYS = ['password', 'api_key'] secretstorage: ['cryptography'] credential_helpers=['cache']",
         "securitySchemes: {'api_key': {'type': 'apiKey', 'name': 'key'}}",
         '{"password": ["required"]} api_key: ["$OPENAI_API_KEY"]',
@@ -1906,6 +1908,14 @@ def test_what_only_begins_like_a_name_or_an_address_is_hidden(text: str, secret:
         "{APIKeys:[thicketfern mossbank] Port:8000}",
         "access_tokens = ListConfig(['thicketfern', 'mossbank'])",
         'API_KEYS=("thicketfern" "mossbank" $MORE)',
+        '{"dbPasswords": ["thicketfern", "mossbank"]}',
+        "clientSecret=('thicketfern', 'mossbank')",
+        "openaiApiKeys=['thicketfern', 'mossbank'] ",
+        "GITHUB_PAT={'thicketfern', 'mossbank'}",
+        "DB_PASS=['thicketfern', 'mossbank']",
+        "api_key_1: ['thicketfern', 'mossbank']",
+        "passwords_new = ['thicketfern', 'mossbank']",
+        "mysqlpassword = ['thicketfern', 'mossbank']",
     ],
 )
 def test_plain_words_of_a_list_below_a_name_are_hidden(text: str) -> None:

@@ -25,6 +25,8 @@ requests.exceptions.Timeout
 torch._dynamo.exc.BackendCompilerFailed: backend='inductor' raised:
 Job has reached the specified backoff limit
 salloc: Job allocation 12 has been revoked.
+Job 4112 abnormal termination, signal 11
+Abnormal termination (Signal 9)
 [Inferior 1 (process 123) exited with code 01]
 AddressSanitizer:DEADLYSIGNAL
 RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 bytes
@@ -293,6 +295,11 @@ step 30 loss 12345678901.5
 fp16 loss scale 65536, OVERFLOW! skipping
 No abnormal termination was seen
 abnormal termination: 0
+INFO refreshed: previous access token has been revoked
+[Consumer clientId=c] partition data-0 has been revoked
+-- AddressSanitizer: OFF
+W0000 tuning: RESOURCE_EXHAUSTED: Out of memory, skipping config
+pods that reached the specified backoff limit: 0
 pandas.errors.PerformanceWarning: DataFrame is highly fragmented
 pydantic.errors.PydanticDeprecatedSince20: use model_dump
 [Inferior 1 (process 1) exited normally]

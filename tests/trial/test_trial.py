@@ -390,7 +390,7 @@ def test_where_others_may_put_settings_at_home_none_are_looked_for(tmp_path: Pat
     wanted = {"XDG_CONFIG_HOME": NO_PROJECT, "XDG_CONFIG_DIRS": "/etc/xdg", "UV_CREDENTIALS_DIR": NO_PROJECT, "NETRC": NOTHING}
     assert {name: uv.env.get(name) for name in (*wanted, "UV_NO_CACHE")} == {**wanted, "UV_NO_CACHE": "1"}
     assert (pip.env["PIP_CONFIG_FILE"], pip.env["NETRC"], pip.env["XDG_CONFIG_DIRS"]) == (NOTHING, NOTHING, "/etc/xdg")
-    assert pip.env["HOME"] == os.devnull, "rustup, which pip asks for a version, runs what a file at home names"
+    assert pip.env["RUSTUP_HOME"] == os.devnull, "rustup, which pip asks for a version, runs what a file at home names"
     for name, text in ((".config/uv/uv.toml", "offline = 1 1"), (".pip/pip.conf", "[global"), (".netrc", "machine x")):  # meanwhile
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
