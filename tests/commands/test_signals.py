@@ -12,14 +12,17 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from patients import needs_torch
 
+from envcheck.collect import private_folder
 from envcheck.errors import ENDING_TOO, INTERRUPTING
 
 ROOT = Path(__file__).parents[2]
@@ -63,29 +66,43 @@ def begin(folder: Path, word: str, *words: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen([sys.executable, "-m", "envcheck", *words], stdout=out, stderr=out, cwd=ROOT, env=environment)
 
 
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A name short enough for TMPDIR: below a longer one the private folder is made elsewhere, and nobody would look there."""
+    with tempfile.TemporaryDirectory(prefix="sig", dir="/tmp") as folder:
+        yield Path(folder)
+
+
+def test_the_private_folder_lies_where_it_is_looked_for(short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (short / "49").mkdir()
+    monkeypatch.setenv("TMPDIR", str(short / "49"))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # asked before
+    assert Path(private_folder()).parent == short / "49"
+
+
 @pytest.mark.parametrize("number", [*ENDING, *FATAL], ids=lambda number: number.name)
-def test_a_signal_at_any_moment(number: signal.Signals, tmp_path: Path) -> None:
-    at_any_moment(number, tmp_path, LONGEST)
+def test_a_signal_at_any_moment(number: signal.Signals, short: Path) -> None:
+    at_any_moment(number, short, LONGEST)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda number: number.name)
-def test_a_signal_at_any_moment_of_the_full_check(number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_at_any_moment_of_the_full_check(number: signal.Signals, short: Path) -> None:
     """Launchers, compilers and checkpoints are under way then. What a killed one has begun to write is in its folder, and stays."""
-    at_any_moment(number, tmp_path, LONGEST_FULL, "--live", "full")
+    at_any_moment(number, short, LONGEST_FULL, "--live", "full")
 
 
-def at_any_moment(number: signal.Signals, tmp_path: Path, longest: float, *words: str) -> None:
+def at_any_moment(number: signal.Signals, short: Path, longest: float, *words: str) -> None:
     rng = random.Random(SEED * 100 + number)  # noqa: S311
     shared = set(os.listdir("/dev/shm"))
     wrong: list[str] = []
     for turn, at in enumerate(sorted(rng.uniform(0.0, longest) for _ in range(MOMENTS))):
-        word, folder = uuid.uuid4().hex, tmp_path / str(turn)
+        word, folder = uuid.uuid4().hex, short / str(turn)
         folder.mkdir()
         one = begin(folder, word, *words)
         time.sleep(at)
         one.send_signal(number)
         code = one.wait(60)
-        told = (tmp_path / f"{folder.name}.out").read_text("utf-8", "replace")
+        told = (short / f"{folder.name}.out").read_text("utf-8", "replace")
         if code not in (0, -number, ENDING.get(number)):  # 0: it was over before
             wrong.append(f"{at:.3f} s: exit code {code}: {told[-300:]}")
         if number in ENDING and code == ENDING[number] and "Traceback" in told:
@@ -99,10 +116,10 @@ def at_any_moment(number: signal.Signals, tmp_path: Path, longest: float, *words
     assert not {name for name in set(os.listdir("/dev/shm")) - shared if name.startswith(("envcheck", "torch_", "nccl-"))}
 
 
-def test_ten_checks_at_once(tmp_path: Path) -> None:
+def test_ten_checks_at_once(short: Path, tmp_path: Path) -> None:
     """Each says what one alone would, and none takes another's processes or files for its own."""
     word, shared = uuid.uuid4().hex, set(os.listdir("/dev/shm"))
-    folders = [tmp_path / f"check-{number}" for number in range(10)]
+    folders = [short / f"check-{number}" for number in range(10)]
     for folder in folders:
         folder.mkdir()
     running = [begin(folder, word, "--json", "--timeout", "300", "-o", str(tmp_path / f"{folder.name}.json")) for folder in folders]
