@@ -9,16 +9,25 @@ from collections.abc import Callable
 from functools import partial
 
 from envcheck.facts.secret_references import is_reference, of_a_state
+from envcheck.facts.secret_shapes import drawn, thought_of
 
 _NAME = r"(?<![\w.-])([\w.-]{3,80})"
-# A name for secrets ends with the word for them. What does not tells of them, or is a package: password_policy, secretstorage
+# A name for secrets ends with the word for them, or says behind it which of them. What does not tells of them, or is a package:
+# password_policy, secretstorage. Below those only what looks like a secret is one.
 _ENDS = re.compile(
-    r"(?i)(?:pass(?:words?|wds?|phrases?|codes?|keys?)?|pwds?|pw|pat|psk|secrets?|keys?|tokens?|cookies?|connection_?strings?|codes?)"
-    r"(?:_(?:list|fallbacks|values?|old|new|previous)|[_-]?\d{1,3})?\Z"
+    r"(?i)(?:pass(?:words?|wds?|phrases?|codes?|keys?)?|pwds?|pw|pat|psk|secrets?|keys?|tokens?|cookies?|connection_?strings?|codes?|credential)"
+    r"(?:[_.-]?(?:lists?|array|dict|map|by_?\w{1,20}|fallbacks?|values?|history|old|new|prev(?:ious)?|backup|prod(?:uction)?|dev|staging|test|tmp"
+    r"|primary|secondary|base|v?\d{1,4})|[_.-][ab])?\Z"
 )
-# Names of several, words of a vocabulary, the working folder
-_OF_OTHERS = re.compile(r"(?i)[\w.-]{0,80}tokens?|(?:\w{1,40}pull_?)?secrets|pwd")
-_OF_A_SERVICE = re.compile(r"(?i)(?:hf|hub|auth|access|api|bearer|refresh|session|bot|github|gitlab|wandb)[_-]?tokens?(?:_?\d{1,3})?\Z")
+# Names of several, words of a vocabulary, the working folder, steps of a model or a compiler
+_OF_OTHERS = re.compile(
+    r"(?i)[\w.-]{0,80}tokens?|(?:\w{0,40}pull_?secrets?|secrets)|pwd"
+    r"|(?:[\w.-]{0,60}[_.-])?(?:forward|backward|fusion|\w{0,10}process|grad|graph|custom|pre|post|first|second|single|one|two|no|by|lowering)_?pass"
+)
+_OF_A_SERVICE = re.compile(
+    r"(?i)(?:(?:hf|hub|auth|access|api|bearer|refresh|bot|github|gitlab|wandb|slack|vault|consul|discord|telegram|openai|npm|pypi|jwt|csrf|admin"
+    r"|deploy|runner|registration|join)[_-]?tokens?(?:_?\d{1,3})?|session[_-]?tokens?)\Z"
+)
 _QUOTE = r"\\{0,3}[\"']"
 _QUOTED = rf"[bBrRuU]{{0,2}}{_QUOTE}(?:\[secret\]|[^\"'\\\n\[\](){{}}]{{0,400}}){_QUOTE}"
 _WORD = r"(?:\[secret\]|[^\s\"'\\,;:\[\](){}<>#]{4,400})"
@@ -60,14 +69,16 @@ def _of_secrets(name: str, named: Callable[[str], bool]) -> bool:
 
 
 def _without(member: re.Pattern[str], mask: str, named: Callable[[str], bool], found: re.Match[str]) -> str:
-    whole = found[0]
-    if not _of_secrets(found[1], named):
+    whole, name = found[0], found[1]
+    every = _of_secrets(name, named)
+    if not every and not named(name):
         return whole
     begin = re.search(r"[:=]", whole)
 
     def hidden(one: re.Match[str]) -> str:
         said = one[0]
         kept = (begin and one.start() < begin.end()) or _KEPT.match(said) or (_A_NAME.fullmatch(said) and named(said))
+        kept = kept or not (every or thought_of(said, False) or drawn(said))
         return said if kept or of_a_state(said) or is_reference(whole, one.start(), one.start()) else mask
 
     return member.sub(hidden, whole)

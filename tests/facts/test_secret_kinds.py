@@ -1851,6 +1851,7 @@ def test_secrets_beside_which_more_is_hidden(said: str, shown: str) -> None:
         'additional_special_tokens=["IMGX", "CTXX"] password_fields = ["user_pw", "pin_code"] api_key_env: ["OPENAI_API_KEY"]',
         "token_endpoint_auth_methods_supported: ['private_key_jwt']",
         "pwd: ['/home/alice', '/tmp'] PWD=['/workspace'] pwd (1): ['sources', 'data']",
+        "forward_pass=['encoder', 'decoder'] post_grad_pass=['fuse'] imagePullSecret: ['regcred'] pull_secrets=['regcred', 'ngcred']",
         "unexpected keyword argument: api_key ('model') and KeyError: 'api_key' ['models']",
         "SECRET_KEYS = ['password', 'api_key'] secretstorage: ['cryptography'] credential_helpers=['cache']",
         "securitySchemes: {'api_key': {'type': 'apiKey', 'name': 'key'}}",
@@ -1916,6 +1917,11 @@ def test_what_only_begins_like_a_name_or_an_address_is_hidden(text: str, secret:
         "api_key_1: ['thicketfern', 'mossbank']",
         "passwords_new = ['thicketfern', 'mossbank']",
         "mysqlpassword = ['thicketfern', 'mossbank']",
+        '{"api_keys_prod": ["thicketfern", "mossbank"]}',
+        "passwordList=('thicketfern', 'mossbank')",
+        "password_2024 = {'thicketfern', 'mossbank'}",
+        "api_keys.old:\n  - thicketfern\n  - mossbank\n",
+        "slackToken = {'thicketfern', 'mossbank'}",
     ],
 )
 def test_plain_words_of_a_list_below_a_name_are_hidden(text: str) -> None:

@@ -29,6 +29,12 @@ Job 4112 abnormal termination, signal 11
 Abnormal termination (Signal 9)
 [Inferior 1 (process 123) exited with code 01]
 AddressSanitizer:DEADLYSIGNAL
+AddressSanitizer: alloc-dealloc-mismatch (malloc vs operator delete)
+SUMMARY: AddressSanitizer: 4096 byte(s) leaked in 1 allocation(s).
+Abnormal termination was reported by rank 3
+abnormal termination has occurred on node07
+Your HF token has been revoked.
+Job was held for insufficient funds
 RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1 bytes
 Finished: ABORTED
 *** stack smashing detected ***: terminated
@@ -295,6 +301,16 @@ step 30 loss 12345678901.5
 fp16 loss scale 65536, OVERFLOW! skipping
 No abnormal termination was seen
 abnormal termination: 0
+Watching for abnormal termination
+abnormal termination handler installed
+On abnormal termination a checkpoint is saved
+AddressSanitizer: stack-use-after-return checks on
+I0000 autotuner: RESOURCE_EXHAUSTED: Out of memory, trying next config
+grpc backoff on RESOURCE_EXHAUSTED: sleeping 1.0 s, then succeeded
+0 jobs reached the specified backoff limit
+Job was held by user, then released
+app.exceptions.Handler: registered
+torch._dynamo.exc.Stats: graph_breaks=0
 INFO refreshed: previous access token has been revoked
 [Consumer clientId=c] partition data-0 has been revoked
 -- AddressSanitizer: OFF
