@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from envcheck import FOLDER
+from envcheck.facts.dead_mount import answers
 from envcheck.facts.record import record
 from envcheck.host.command_output import command_output
 from envcheck.host.home import with_own_home
@@ -255,6 +256,9 @@ def end_group(process: subprocess.Popen[Any]) -> bool:
     return kill_group(process)
 
 
+_OF_THE_KERNEL = ("/proc/", "/sys/")
+
+
 class RealHost:
     """This machine."""
 
@@ -293,9 +297,9 @@ class RealHost:
         return self.run((sys.executable, "-I", "-S", "-B", path, *arguments), timeout=timeout)
 
     def read(self, path: str, limit: int = READ_LIMIT) -> str | None:
-        """The text of a file, at most `limit` bytes; None if it cannot be read."""
+        """The text of a file, at most `limit` bytes; None if it cannot be read, or the file system that it is on does not answer."""
         try:
-            return beginning(path, limit)
+            return beginning(path, limit) if path.startswith(_OF_THE_KERNEL) or answers(path) else None
         except OSError:
             return None
 

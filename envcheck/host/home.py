@@ -20,7 +20,7 @@ _KEPT = (".nv", ".triton", ".cache")
 
 @record
 class ForeignHome:
-    """One that root does not hand on, why, and whether there is a configuration in it that would be read."""
+    """One that root does not hand on, why, and whether it matters: a configuration in it would be read, or nobody knows."""
 
     folder: str
     reason: str
@@ -35,7 +35,7 @@ def foreign_home(env: Mapping[str, str]) -> ForeignHome | None:
     if not os.path.isabs(home):
         return ForeignHome(home, "it lies in whatever folder root stands in", False)
     if not answers(home):
-        return ForeignHome(home, "the file system that it is on does not answer", False)
+        return ForeignHome(home, "the file system that it is on does not answer", True)
     for name in ("", *_CONFIGURED, *_KEPT):
         path = os.path.join(home, name, *(() if name.endswith(".conf") else ("any",)))
         if reason := foreign_or_open(path)[0]:
@@ -49,8 +49,9 @@ def with_own_home(env: Mapping[str, str], python: str = "", home: str = os.devnu
 
     Python looks for its user site where it did.
     """
+    foreign = foreign_home(env)  # first: where it does not answer, neither is a folder below it asked
     given = without_user_site(env, python)
-    if foreign_home(env) is None:
+    if foreign is None:
         return given
     base = getattr(sys.modules.get("site"), "USER_BASE", None) if python == sys.executable else None
     return {**given, "PYTHONUSERBASE": given.get("PYTHONUSERBASE") or base or user_base(env), "HOME": home}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -194,6 +195,7 @@ class ArmHost(Host):
         (folder / "usr/bin/python3").unlink()
         compiler = ["cc", "-static", "-O1", "-x", "c", "-", "-o", str(folder / "usr/bin/python3")]
         subprocess.run(compiler, input=EMULATED, text=True, check=True, timeout=60)
+        (folder / "etc/hosts").write_text(f"127.0.0.1 localhost {platform.node()}\n")  # its second stage, which writes it, does not run
         self.place_the_tool()
 
 

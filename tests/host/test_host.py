@@ -85,7 +85,7 @@ def dead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     folder, asked, end = tmp_path / "dead", os.stat, threading.Event()
 
     def stat(path: Any, *rest: Any, **more: Any) -> os.stat_result:
-        if str(path).startswith(str(folder)):
+        if f"{path}/".startswith(f"{folder}/"):
             assert threading.current_thread().name == "answers", "the whole check would wait here"
             end.wait()
         return asked(path, *rest, **more)
@@ -112,6 +112,30 @@ def test_a_mount_that_does_not_answer_is_not_waited_for(dead: Path, tmp_path: Pa
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="no environment to examine"):
         choose(None, {"VIRTUAL_ENV": f"{dead}/venv", "PATH": f"{dead}/bin", "HOME": str(tmp_path), "PYENV_ROOT": f"{dead}/pyenv"})
+
+
+def test_a_mount_is_waited_for_once(dead: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each further question would take its two seconds and leave another thread behind; one below it is the same question."""
+    host = RealHost({})
+    assert not dead_mount.answers(str(dead))
+    monkeypatch.setattr(dead_mount, "ANSWER_SECONDS", SOON)
+    before = threading.active_count()
+    assert not dead_mount.answers(str(dead)) and not dead_mount.answers("/", f"{dead}/.local/lib")
+    assert host.read(f"{dead}/.nccl.conf") is None
+    assert threading.active_count() == before
+    assert dead_mount.answers(str(dead.parent), f"{dead}line"), "its name only begins as that one's"
+
+
+def test_a_mount_that_answers_late_is_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, let = os.stat, threading.Event()
+    monkeypatch.setattr(os, "stat", lambda path, *rest, **more: (str(path) != str(tmp_path) or let.wait()) and asked(path, *rest, **more))
+    monkeypatch.setattr(dead_mount, "ANSWER_SECONDS", 0.05)
+    assert not dead_mount.answers(str(tmp_path))
+    let.set()
+    for one in threading.enumerate():
+        if one.name == "answers":
+            one.join(SOON)
+    assert dead_mount.answers(str(tmp_path))
 
 
 @pytest.mark.parametrize("line", ["diagnose {}", "--facts {}", "plan -r {}", "--config {}"])
