@@ -133,6 +133,18 @@ def _dotted(found: re.Match[str]) -> bool:
     return not value.isalpha() or not value.islower() or found[1][0] in "sSpP"
 
 
+# ------------------------------------------------------------------ names that tables and charts of others have, too
+
+_RANKED = re.compile(
+    rf"((?<![\w-])(?i:(?:primary|secondary)_?key|basic_?auth)(?:{_QUOTE})?\s{{0,8}}(?:=>|[=:](?![=:]))\s{{0,8}}{PREFIX}(?:{_QUOTE})?"
+    rf"(?:[\w.-]{{1,40}}:(?=\S{{4}}))?){_KEPT}{_VALUE}"
+)
+
+
+def _ranked(found: re.Match[str]) -> bool:
+    return thought_of(found[2], False) or drawn(found[2])
+
+
 # ------------------------------------------------------------------ commands of stores of secrets
 
 _STORE = re.compile(
@@ -160,6 +172,8 @@ def fielded(text: str, mask: str, named: Callable[[str], bool]) -> str:
         text = _EXPANDED.sub(lambda found: _expanded(found, mask, named), text)
     if ".key" in lower:
         text = hide(_DOTTED, _dotted, text)
+    if "ary" in lower or "basic" in lower:
+        text = hide(_RANKED, _ranked, text)
     if "secret" in lower or "vault" in lower:
         text = _STORE.sub(lambda found: hide(_STORED, lambda one: not is_reference(one.string, one.start(), one.start(2)), found[0]), text)
     return text

@@ -84,6 +84,7 @@ _BLANK = r"(?:\s|\\{1,3}[nrt]|\\{1,3}(?:x1b|u001b)\[[\d;]{0,12}m)"  # also as st
 _MASKED = r"\[{1,2}secret\]|\$(?![\"'])|\[?[<{*…]|\[\]|\.\.\.|\[?(?:None|none|True|true|False|false|NULL|[Nn]ull)(?![\w-])"
 _CODE = r"(?:bytes|bool|Optional)\b|[a-z_]{2,30}\.[a-z_.]{2,60}\("  # types and calls, of the lines of source in a traceback
 _CODE += r"|(?:sum|len|min|max|sorted|list|dict|set|tuple|str|int|next|open)\("
+_BEFORE_TEXT = r"(?:0x[0-9a-f]{1,16}|ConvertTo-SecureString(?:\s-String)?)"  # of gdb, of PowerShell
 _PREFIX = r"(?:[bBrRuUfF]{1,2}|\$)?"  # of a text in Python; $'…' of bash
 # secretstorage==3.3.3, conda's secretstorage=3.3.3=py310_0, of a lock file ^3.3 and >=3.3
 _VERSION = r"(?:\d{1,3}!)?\d{1,5}(?:\.(?:\d{1,6}|\*)){1,4}(?:[a-z.+-]{1,5}\d{1,8}){0,3}(?:\+[a-z0-9.]{1,40})?"
@@ -101,42 +102,44 @@ _NAMED = rf"(?:(?i:{_WORDS}|{_KEYS}[_-]?key|{_LAST_WORD})"
 _PROGRAMS = rf"(?:(?i:{_ENGLISH}|{_KEYS}[_-]?key|{_LAST_WORD})"
 # Between a name and its value: "=", ":", ":=", "=>", the colon of Chinese; before it the rest of ['NAME'], behind it a list of quoted texts
 _GIVEN = (
-    rf"(?:{_QUOTE}|&quot;)?(?:\[\d{{0,4}}\]|[\]}}?]|!(?=:))?(?:\x20?\((?:str|string|hidden|secret|required)\))?\s{{0,40}}(?::\s{{0,4}}{TYPE}\s{{0,4}}=(?=\s{{0,4}}(?:{INTO}|\[)?{_PREFIX}[\"'])|:=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,8}}(?:{INTO}(?={_PREFIX}[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
-    rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}})?(?:{_PREFIX}(?:\"{{3}}|'{{3}}){_BLANK}{{0,4}}|{_PREFIX}{_QUOTE}(?:[\"']{{2,3}}(?=[^\s\"']{{4}}))?|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
+    rf"(?:{_QUOTE}|&quot;)?(?:\[\d{{0,4}}\]|[\]}}?]|!(?=:))?(?:\x20?\((?:str|string|hidden|secret|required)\))?\s{{0,40}}(?::\s{{0,4}}{TYPE}\s{{0,4}}=(?=\s{{0,4}}(?:{INTO}|\[)?{_PREFIX}[\"'])|:=|=>|[:=：＝]|%3[Dd]){_BLANK}{{0,60}}(?:{INTO}(?={_PREFIX}[\"'])|\(sensitive[\w\x20]{{0,20}}\)\s->\s)?"
+    rf"(?:!!?\w{{1,20}}\x20|&\w{{1,20}}\x20|[|>][+-]?{_BLANK}{{2,40}}|{_BEFORE_TEXT}\s(?=[\"']))?(?:{_PREFIX}(?:\"{{3}}|'{{3}}){_BLANK}{{0,4}}|{_PREFIX}{_QUOTE}(?:[\"']{{2,3}}(?=[^\s\"']{{4}}))?|&(?:quot|\#39);|\[\s?{_QUOTE}(?=[^\s\"']{{0,80}}\d))?"
 )
 # "?access_token=…", "&api_key=…", "password=…", "HF_TOKEN: …", "DB_PWD=…", "'password': b'…'". In quotes it may be of several words.
 # What begins in Chinese, Japanese or Korean is a sentence: they are typed by means of a list to choose from, which no password field has.
 # What stands for a masked one is no name of what stands on the next line.
 _ASSIGNED = re.compile(
-    rf"((?:(?!(?<=\[)secret\]:\n){_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|bindpw|(?<=[\"'])(?:pw|psw|pass)(?=[\"']\s{{0,4}}:\s{{0,4}}[\"']))\b"
+    rf"((?:(?!(?<=\[)secret\]:\n){_NAMED}|(?<![\w-])(?:_auth|pass(?=\s?=\s?(?!(?i:true|false|none|\d{{1,6}})\b))|psk(?==)|(?i:bindpw)|(?<=[\"'])(?:pw|psw|pass)(?=[\"']\s{{0,4}}:\s{{0,4}}[\"']))\b"
     rf"|(?<![\w-])(?:pwd(?=[\"']?\s{{0,4}}[=:]\s{{0,4}}(?:[\"'](?![/~.])|\w))|PW(?==)|(?!BY|COM|SUR|TRES)[A-Z]{{2,8}}PASS(?==))"
     rf"|(?<![\w-])(?:PASS(?==(?!\d{{1,9}}\b))|SAMLResponse"
     rf"|auth(?==\s?[\"'](?=[^\s\"']{{0,80}}\d)[^\s\"']{{8}}))"
     rf"|(?<![A-Za-z0-9])(?:(?i:salt|passcode|clave|senha|mdp)"
     rf"|PEPPER|PINCODE|MNEMONIC|JWT|OTP|CREDS?|SAS|SEED_PHRASE|TOTP_SEED|SSHPASS|MIMA|FLEET_JOB(?!=NAME\b))\b"
-    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|{_PINNED_VERSION}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{INTO}{_PREFIX}[\"']|\((?:sensitive|hidden|redacted|not\sset|known\safter)|(?:desc|value):|!!?\w|{_CODE}|[\u3040-\u9fff\uac00-\ud7af])"
+    rf")[\w-]{{0,80}}{_GIVEN})(?!=?(?:{_MASKED})|{_PINNED_VERSION}|[?+][^\s{{}}]{{0,80}}\}}|{_BELOW}|{INTO}{_PREFIX}[\"']|\((?:sensitive|hidden|redacted|not\sset|known\safter)|(?:desc|value):|!!?\w|{_CODE}|{_BEFORE_TEXT}\s[\"']|[\u3040-\u9fff\uac00-\ud7af])"
     r"((?<=[^\\]\")[^\s),\]}\"\\](?:[^\"\n\\]|\\[\"\\;:,&$!@#%']){3,400}|(?<=\")[^\s),\]}\"\\][^\"\n\\]{3,400}|(?<=')[^\s),\]}'\\][^'\n\\]{3,400}|[^\s\"'&,;，；。、\\]{4,})"
     r"(?:(?<=\w)[\"'],\s{0,8}[\"'][^\s\"',\]]{4,400}(?=[\"'][,\]])){0,40}(?:[\"']\s{1,4}[-=]>\s{1,4}[\"'](?!\[secret\])[^\s\"']{4,400})?"
 )
 # A name here and its value there: <password>…</password>, {"name": "HF_TOKEN", "value": "…"}, ("password", "…"), `setenv HF_TOKEN …`
 _APART = re.compile(
-    rf"({_NAMED}[\w-]{{0,60}}(?:\s{{0,40}}[|│]\s{{0,40}}(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])(?!\d{{1,5}}(?:\.\d{{1,6}}){{1,3}}\s)|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
-    rf"|:{_BLANK}{{1,40}}(?:desc:\s\w{{1,20}}{_BLANK}{{1,40}})?value:\s|\n[^\n]{{0,200}}\binput_value=[\"'])"
+    rf"({_NAMED}[\w-]{{0,60}}(?:`?\s{{0,40}}[|│]\s{{0,40}}`?(?!`)(?=[^\s|│]{{4,200}}\s{{0,80}}[|│])(?!\d{{1,5}}(?:\.\d{{1,6}}){{1,3}}\s)|\s\.{{3,90}}\s|\"(?:\r?\n){{2}}"
+    rf"|:{_BLANK}{{1,40}}(?:desc:\s\w{{1,20}}{_BLANK}{{1,40}})?value:\s|\n[^\n]{{0,200}}\binput_value=[\"']|</t[dh]>\s{{0,40}}<td[^<>]{{0,80}}>(?!\d{{1,12}}<))"
+    rf"|\b(?:proxy_set_header|add_header)\s{{1,8}}[\w-]{{0,40}}{_NAMED}[\w-]{{0,40}}\s{{1,8}}[\"']?"
     rf"|<(?![A-Z_]{{2,60}}>\s{{0,4}}\n(?:[^<\n]|<(?!/)){{0,200}}(?:\n|\Z))[\w:.-]{{0,40}}{_NAMED}[\w-]{{0,40}}>(?!@)(?:\s{{0,4}}\n\s{{0,40}})?(?:<!\[CDATA\[|\{{(?=[\w+/]{{8,400}}={{0,2}}\}}))?"
     rf"|<name>[\w.-]{{0,80}}(?:{_PROGRAMS}|\.key)[\w.-]{{0,60}}</name>\s{{0,40}}<value>"
-    rf"|(?:(?:ipdb|\(Pdb\+*\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\()?[\w.]{{0,60}}{_PROGRAMS}[\w.]{{0,40}}\)?\n(?:Out\[\d{{1,5}}\]:\s)?[\"']?"
+    rf"|(?:(?:ipdb|\((?:Pdb\+*|gdb)\)|>>)>?|In\s\[\d{{1,5}}\]:)\s(?:pp?\s|print\(|!)?[\w.]{{0,60}}(?:[\[(][\"'][\w.]{{0,60}})?{_PROGRAMS}[\w.]{{0,40}}[\"')\]]{{0,4}}\n(?:Out\[\d{{1,5}}\]:\s|\$\d{{1,4}}\s=\s(?:0x[0-9a-f]{{1,16}}\s)?)?(?!0x)[\"']?"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD)\s{{1,4}}(?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{0,80}}[A-Za-z])(?=[^\s\"']{{8}})"
     rf"|\b[A-Z][A-Z0-9_]{{0,60}}_(?:TOKEN|SECRET|PASSWORD|PASSWD|KEY)\x20{{5,60}}(?=[^\s:,'\"]{{8,400}}(?:[:,'\"]|\x20{{0,200}}(?:\n|\Z)))"
     rf"|\b[Ee]nv:[\w-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}[\"']?\x20{{1,4}}(?:-Value\x20{{1,4}})?(?!-)[\"']?"
     rf"|(?i:name|key|variable)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?[\w.-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}(?:{_QUOTE})?"
     rf"(?:\s{{0,8}},{_BLANK}{{0,20}}|{_BLANK}{{1,20}})(?:{_QUOTE})?(?i:value)(?:{_QUOTE})?\s{{0,8}}[=:]\s{{0,8}}(?:{_QUOTE})?"
     rf"|(?<![^\n])[\w.-]{{0,60}}{_PROGRAMS}[\w-]{{0,40}}:?\n(?=\w[^\s/.]{{7,80}}(?![^\n]))(?=\S{{0,80}}\d)(?=\S{{0,80}}[A-Za-z])|\bauth-user-pass>?\n[^\n]{{1,80}}\n"
+    rf"|(?i:\b(?:user(?:name)?|login)\s?[:=]\s{{0,8}}[^\s:]{{1,80}}\r?\n[\x20\t]{{0,40}}pass)\s?[:=]\s{{0,8}}[\"']?"
     rf"|[\"'][\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"'],\s{{0,8}}b?[\"'](?=[^\s\"']{{0,80}}\d)(?=[^\s\"']{{8}})"
     rf"|\bvariable\s{{1,4}}\"[\w-]{{0,60}}{_PROGRAMS}[\w-]{{0,60}}\"\s{{0,4}}\{{[^}}\"]{{0,200}}default\s{{0,4}}=\s{{0,4}}\""
     rf"|\b(?:setenv|setx|ENV(?=\s{{1,8}}(?:\S{{1,120}}\s{{1,8}}\S{{0,80}}\d|\w{{1,80}}_(?:TOKEN|SECRET|PASSWORD|KEY)\s))|set\s-\w{{1,4}}"
     rf"|config(?:ure)?\s{{1,8}}(?:set\s{{1,8}}|add\s{{1,8}}|--\w{{1,12}}\s{{1,8}})?|remote\s{{1,4}}modify\s{{1,8}}(?:--\w{{1,12}}\s{{1,8}})?\S{{1,80}})"
     rf"\s{{0,8}}[\w./:@-]{{0,100}}{_NAMED}[\w-]{{0,60}}\s{{1,8}}[\"']?)"
-    rf"(?!{_MASKED})[^\s\"'<>,;\\]{{4,400}}"
+    rf"(?!{_MASKED})[^\s\"'<>,;\\]{{4,400}}(?<!`)"
 )
 # "password for me: …", "your password is …", "user me password …", "IDENTIFIED BY '…'": what has a digit at least is no English word
 _SAID = re.compile(

@@ -33,7 +33,7 @@ _VARIABLE = rf"%[A-Za-z_]\w{{1,60}}%|%\(\w{{1,60}}\)s|@@?[A-Z_]{{3,60}}@|(?:env|
 _REFERENCE = re.compile(rf"[\"'`]?(?:{_VARIABLE}|{_PLACEHOLDER})|{_CODE}")
 # `class Token:` and what is below it
 _STATEMENT = re.compile(r"(?:pass|return|raise|yield|def|class|import|from|if|for|with|try)(?![^\s(])")
-_OF_A_FILE = re.compile(r"(?i)(?:file(?:_?name)?|path|dir(?:ectory)?|location|folder)[\"'\])]{0,3}\s{0,8}(?:=>|:?=|:)\s{0,8}[\"']?\Z")
+_OF_A_FILE = re.compile(r"(?i)(?:file(?:_?name)?|path|dir(?:ectory)?|location|folder)[\"'\])]{0,3}\s{0,8}(?:=>|:?=|:)\s{0,60}[\"']?\Z")
 _PATH = re.compile(r"(?:~|\.{1,2}|\$\w{1,40}|%\w{1,40}%)?[/\\]|[A-Za-z]:[\\/]|[\w.-]{1,80}[/\\]|[\w-]{1,80}\.[a-z]{1,8}" + _END)
 _FILE = re.compile(
     r"(?:~|\.{0,2}|[A-Za-z]:)(?:[/\\][\w.@+-]{1,80}){1,20}\.(?:pem|key|crt|cer|json|txt|p12|pfx|jks|ya?ml|conf|ini|keytab|env|toml)" + _END
@@ -52,7 +52,7 @@ _STATE = re.compile(
 )
 _AROUND = 2000  # characters in which a variable is looked for
 _SETS = (("", " = "), ("(", ","), ("(", ")"), (", ", ","), (", ", ")"), (", ", ":"), (", ", "="))
-_SAYS = re.compile(r"[:：]\s{1,8}\Z|\s(?:is|was|ist|war|es|est|é|esta|está)\s{1,4}\Z", re.IGNORECASE)
+_SAYS = re.compile(r"[:：]\s{1,60}\Z|\s(?:is|was|ist|war|es|est|é|esta|está)\s{1,4}\Z", re.IGNORECASE)
 
 # ${NAME:?what a shell says without one}, ${NAME:-$(…)}, ${NAME:0:4}
 _EXPANDED = re.compile(r"\?|[+=-]?[$`]|\d{1,4}(?::\d{1,4})?\}")
@@ -96,12 +96,12 @@ _SOURCES = re.compile(r"(?:files|compat|db|nis(?:plus)?|ldap|sss|winbind|systemd
 _OF_SOURCES = re.compile(r"(?<![\w.-])passwd:[\x20\t]{1,40}\Z")
 # What a secret is called elsewhere, who keeps it, how
 _OF_A_KEEPER = re.compile(
-    r"(?:[Nn]ame|_NAME|[Rr]ef|_REF|[Cc]lass|[Pp]rovider|[Hh]elper|[Ee]ncoder|[Hh]asher|[Bb]ackend|[Pp]olicy)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z"
+    r"(?:[Nn]ame|_NAME|[Rr]ef|_REF|[Cc]lass|[Pp]rovider|[Hh]elper|[Ee]ncoder|[Hh]asher|[Bb]ackend|[Pp]olicy)[\"']?\s{0,8}[:=]\s{0,60}[\"']?\Z"
 )
-_IS_THERE = re.compile(r"existingSecret[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z")
+_IS_THERE = re.compile(r"existingSecret[\"']?\s{0,8}[:=]\s{0,60}[\"']?\Z")
 _KEEPER = re.compile(r"[A-Za-z][a-z]{1,40}(?:[._-][a-z]{1,40}){0,6}" + _END + r"|[a-z]{3,20}=\d{1,4}\b")
 # Where tokens are had, without a login and without what a query holds
-_OF_AN_ADDRESS = re.compile(r"(?i)token[_-]?(?:ur[il]|endpoint)[\"']?\s{0,8}[:=]\s{0,8}[\"']?\Z")
+_OF_AN_ADDRESS = re.compile(r"(?i)token[_-]?(?:ur[il]|endpoint)[\"']?\s{0,8}[:=]\s{0,60}[\"']?\Z")
 _ADDRESS = re.compile(r"https?://[\w.-]{1,120}(?::\d{1,5})?(?:/(?:[A-Za-z._-]{1,24}|v\d(?:\.\d)?)){0,8}/?" + _END)
 # The class of an exception, and the sentence that it says
 _OF_AN_ERROR = re.compile(r"(?:Error|Exception|Warning)s?:\s{1,4}\(?[\"']?\Z")
@@ -111,7 +111,7 @@ _OF_NAMES = re.compile(r"(?i:secrets)[\"']?:\s{1,4}\Z")
 _NAMES = re.compile(r"\[[a-z][a-z_-]{0,60}(?:,\s?[a-z][a-z_-]{0,60}){0,20}\]")
 # A variable of the code around
 _VALUE = re.compile(r"([A-Za-z_]{2,60})(\s{0,4}[,)}\]])?(?![\w.-])")
-_NAME = re.compile(r"([A-Za-z_]\w{0,60})[\"']?\]?\s{0,8}[:=]\s{0,8}\Z")
+_NAME = re.compile(r"([A-Za-z_]\w{0,60})[\"']?\]?\s{0,8}[:=]\s{0,60}\Z")
 _AFTER_A_SECRET = re.compile(r"(?i)(?:password|passwd|passphrase|pwd|token|secret|key|credentials?)\Z")
 
 
@@ -159,7 +159,7 @@ def is_reference(text: str, start: int, value: int) -> bool:
     before = text[max(start, value - 120) : value]
     if before.endswith(("'", '"')) and ":" in before and _TYPED_OF_ANOTHER.search(text[max(0, value - 200) : value]):
         return True
-    if (_OF_A_KEEPER.search(before) or _IS_THERE.search(text, max(0, value - 40), value)) and _KEEPER.match(text, value):
+    if (_OF_A_KEEPER.search(before) or _IS_THERE.search(text, max(0, value - 100), value)) and _KEEPER.match(text, value):
         return True
     if (_OF_AN_ERROR.search(before) and _SENTENCE.match(text, value)) or (_OF_NAMES.search(before) and _NAMES.match(text, value)):
         return True

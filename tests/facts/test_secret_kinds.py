@@ -1506,6 +1506,16 @@ APART = [  # X: the secret
     "gh secret set HF_TOKEN --body=X",
     'gh secret set HF_TOKEN -b"X" --app actions',
     'parser.add_argument("--image-password", default="X")',
+    "      DB_PASSWORD:             X\n",  # as kubectl describe writes what a container is given
+    "db:\n  user: alice\n  pass: X\n",
+    "password = 0x5555 'X'",
+    '(gdb) p token\n$1 = 0x7fff1234 "X"',
+    "(Pdb) !token\n'X'",
+    ">>> os.environ[\"HF_TOKEN\"]\n'X'",
+    "proxy_set_header Api-Key X;",
+    "| `HF_TOKEN` | `X` |",
+    "<tr><td>password</td><td>X</td></tr>",
+    "BINDPW=X",
 ]
 
 
@@ -1515,6 +1525,12 @@ def test_a_secret_is_hidden_where_it_stands_and_nothing_else_is(said: str) -> No
         shown = mask_secrets(said.replace("X", secret))
         assert shown == said.replace("X!", "X").replace("X", MASK)
         assert mask_secrets(shown) == shown
+
+
+@pytest.mark.parametrize("said", ['"primaryKey": "X",', "secondary_key: X", 'basicAuth: "alice:X"'])
+def test_below_names_of_tables_and_charts_only_what_was_drawn_is_one(said: str) -> None:
+    assert mask_secrets(said.replace("X", "Zk3jd8sK2l")) == said.replace("X", MASK)
+    assert mask_secrets(said.replace("X", "user_id")) == said.replace("X", "user_id")
 
 
 @pytest.mark.parametrize(
@@ -1531,6 +1547,7 @@ def test_a_secret_is_hidden_where_it_stands_and_nothing_else_is(said: str) -> No
         ("password=~1.2.3hunter", "password=[secret]"),
         ("- DB_PASSWORD=1.2.3.4", "- DB_PASSWORD=[secret]"),
         ("tokens/secret=hunter2xyz", "tokens/secret=[secret]"),
+        ('$password = ConvertTo-SecureString "thicketfern" -Force', '$password = [secret] "[secret]" -Force'),
     ],
 )
 def test_secrets_beside_which_more_is_hidden(said: str, shown: str) -> None:
@@ -1851,6 +1868,9 @@ def test_secrets_beside_which_more_is_hidden(said: str, shown: str) -> None:
         'additional_special_tokens=["IMGX", "CTXX"] password_fields = ["user_pw", "pin_code"] api_key_env: ["OPENAI_API_KEY"]',
         "token_endpoint_auth_methods_supported: ['private_key_jwt']",
         "pwd: ['/home/alice', '/tmp'] PWD=['/workspace'] pwd (1): ['sources', 'data']",
+        "password:              required  token:                     missing  private_key_file:         /root/.ssh/id_rsa",
+        '"primaryKey": "user_id1", primary_key: bigint, <th>Token</th><td>12345</td>',
+        "tests:\n  pass: compile\n  fail: none\n",
         "forward_pass=['encoder', 'decoder'] post_grad_pass=['fuse'] imagePullSecret: ['regcred'] pull_secrets=['regcred', 'ngcred']",
         "unexpected keyword argument: api_key ('model') and KeyError: 'api_key' ['models']",
         "SECRET_KEYS = ['password', 'api_key'] secretstorage: ['cryptography'] credential_helpers=['cache']",
