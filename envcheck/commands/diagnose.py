@@ -215,7 +215,7 @@ class Given:
         from envcheck.read.gists import told_faults
         from envcheck.read.identify import log_kinds, read_text
         from envcheck.read.own_reports import take_pages
-        from envcheck.symptoms.course import innermost, outlived, proposed, without_field_lists
+        from envcheck.symptoms.course import innermost, outlived, proposed, without_field_lists, without_retries
 
         text, reports = take_pages(text, self.by.texts.ids)
         self._keep(reports, name)
@@ -229,7 +229,7 @@ class Given:
         self.kinds.setdefault(name, {}).update(
             dict.fromkeys([*(one.kind for one in found if one.kind not in IN_PASSING), *log_kinds(text)])
         )
-        self.scanner.scan(innermost(outlived(without_field_lists(text))), name)
+        self.scanner.scan(innermost(outlived(without_retries(without_field_lists(text)))), name)
         if proposed(text):
             self.proposed.add(name)
         else:

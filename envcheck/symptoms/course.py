@@ -79,6 +79,25 @@ def _without_meeting(text: str, end: int, among: Callable[[str], bool] = bool) -
     return "\n".join(kept) + text[end:]
 
 
+_ASKED_AGAIN = re.compile(r"\bWARNING: Retrying \(Retry\(total=|\bRetrying in \d|\bretrying \w{1,20} due to\b|\bwill retry\b|\[Retry \d")
+_FETCHED = re.compile(
+    r"\bSuccessfully (?:installed|downloaded) |\bInstalled \d{1,4} packages? in |\bSaved \./|\bExecuting transaction: .{0,20}done\b"
+)
+_GAVE_UP = re.compile(r"\bERROR\b|^\W{0,8}error:|Traceback \(most recent call last\)|\w(?:Error|Exception): ")
+
+
+def without_retries(text: str) -> str:
+    """The text without an installer's words of asking again, where it goes on to say that all is installed. Lines keep their place."""
+    if not _FETCHED.search(text) or not _ASKED_AGAIN.search(text):
+        return text
+    fetched, kept = False, []
+    for line in reversed(text.split("\n")):
+        again = _ASKED_AGAIN.search(line)
+        fetched = bool(_FETCHED.search(line)) or (fetched and (bool(again) or not _GAVE_UP.search(line)))
+        kept.append("" if fetched and again else line)
+    return "\n".join(reversed(kept))
+
+
 def said_to_work(text: str) -> bool:
     """Whether a person says that all goes well, takes nothing of it back, and shows no failure."""
     said = _WORKS.search(text, 0, POST) if len(text) <= POST else None

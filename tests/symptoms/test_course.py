@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envcheck.symptoms.course import at_warning_level, outlived, proposed, said_to_work, without_field_lists
+from envcheck.symptoms.course import at_warning_level, outlived, proposed, said_to_work, without_field_lists, without_retries
 
 WAIT = "[W socket.cpp:601] [c10d] The client socket has failed to connect to [node0]:29500 (errno: 111 - Connection refused)."
 FAILED = "[E socket.cpp:610] [c10d] The client socket has failed to connect to any network address of (node0, 29500)."
@@ -96,3 +96,18 @@ def test_what_a_help_text_says_of_a_field_is_no_failure() -> None:
     assert without_field_lists(f"{xid}\n\n{listed}{xid}").split() == [*xid.split(), *xid.split()]
     assert without_field_lists(f"{listed}{xid}").count("\n") == listed.count("\n"), "lines keep their place"
     assert without_field_lists('"remapped_rows.failure"\nRow remapping failure') == '"remapped_rows.failure"\nRow remapping failure'
+
+
+AGAIN = (
+    "WARNING: Retrying (Retry(total=4, connect=None)) after connection broken by 'ReadTimeoutError(\"HTTPSConnectionPool("
+    "host='files.pythonhosted.org', port=443): Read timed out. (read timeout=15)\")': /packages/torch.whl\n"
+)
+
+
+def test_what_an_installer_asked_for_again_and_got_is_of_no_account() -> None:
+    got = "  Downloading torch-2.5.1.whl (906.5 MB)\nSuccessfully installed torch-2.5.1\n"
+    assert without_retries(f"Collecting torch\n{AGAIN}{AGAIN}{got}") == f"Collecting torch\n\n\n{got}"
+    failed = f"{AGAIN}ERROR: Could not find a version that satisfies the requirement torch\n"
+    assert without_retries(failed) == failed
+    assert without_retries(f"{failed}{got}") == f"{failed}{got}", "what was installed after it was another thing"
+    assert without_retries(f"{got}{failed}") == f"{got}{failed}"
