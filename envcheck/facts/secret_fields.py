@@ -145,6 +145,20 @@ def _ranked(found: re.Match[str]) -> bool:
     return thought_of(found[2], False) or drawn(found[2])
 
 
+# ------------------------------------------------------------------ what a reader of settings could not take, and below it its name
+
+_REFUSED = re.compile(r"(\bValue ')(?!\[secret\])([^'\n]{4,400})(?=' of type '\w{1,20}'[^\n]{0,80}\n)")
+_FULL_KEY = re.compile(r"\n\s{0,40}full_key: ([\w.-]{1,120})")
+
+
+def _of_a_full_key(named: Callable[[str], bool]) -> Callable[[re.Match[str]], bool]:
+    def judge(found: re.Match[str]) -> bool:
+        name = _FULL_KEY.search(found.string, found.end(), found.end() + _NEAR)
+        return bool(name and named(name[1]))
+
+    return judge
+
+
 # ------------------------------------------------------------------ commands of stores of secrets
 
 _STORE = re.compile(
@@ -174,6 +188,8 @@ def fielded(text: str, mask: str, named: Callable[[str], bool]) -> str:
         text = hide(_DOTTED, _dotted, text)
     if "ary" in lower or "basic" in lower:
         text = hide(_RANKED, _ranked, text)
+    if "full_key" in lower:
+        text = hide(_REFUSED, _of_a_full_key(named), text)
     if "secret" in lower or "vault" in lower:
         text = _STORE.sub(lambda found: hide(_STORED, lambda one: not is_reference(one.string, one.start(), one.start(2)), found[0]), text)
     return text

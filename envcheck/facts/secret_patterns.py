@@ -46,14 +46,14 @@ _TOKENS = (
         r"|AGE-(?:SECRET-KEY(?:-PQ)?|PLUGIN-[A-Z0-9]{1,20})-1[0-9A-Z]{16,}|S[ACNOUX][A-Z2-7]{56}|GOCSPX-[\w-]{16,}|ATBB[A-Za-z0-9]{24,}|cmVmdGtu[\w-]{20,}",
         r"lsv2_(?:pt|sk)_\w{16,}|(?:pplx|xai)-[A-Za-z0-9]{20,}|tskey-[\w-]{16,}|dp\.(?:st|ct|pt|sa)\.[\w.-]{16,}|shp(?:at|ca|pa|ss)_[0-9a-f]{16,}"
         r"|pul-[0-9a-f]{32,}|AT(?:ATT|CTT)3[\w=-]{16,}|eyJ[\w-]{13,}(?:\.[\w-]*){0,2}|wandb_v1_\w{16,}|local-[0-9a-f]{40}|MUNGE:[\w+/=]{8,}",
-        r"(?:ntn|figd|glc|sbp|fw|rpa|rubygems|sq0[a-z]{3}|bku[a-z]|hf_oauth)[_-][A-Za-z0-9=_-]{20,}|secret_(?=\w{0,80}\d)[\w.]{32,}|pat\w{14}\.[0-9a-f]{64}"
+        r"(?:ntn|figd|glc|sbp|fw|rpa|napi|KGAT|rubygems|sq0[a-z]{3}|bku[a-z]|hf_oauth)[_-][A-Za-z0-9=_-]{20,}|secret_(?=\w{0,80}\d)[\w.]{32,}|pat\w{14}\.[0-9a-f]{64}"
         r"|PMAK-[0-9a-f]{24}-[0-9a-f]{34}|NR(?:AK|JS|II)-[\w-]{20,}|glsa_\w{32,}|dt0[a-z]\d{2}\.[A-Z0-9]{24}\.[A-Z0-9]{64}|HRKU-[\w-]{30,}|fm\d[ra]?_[\w+/=-]{16,}",
         r"pscale_(?:tkn|pw|oauth)_[\w.-]{32,}|CCI(?:PAT|PRJ)_\w{32,}|sntry[su]_[\w=+/-]{16,}|SK[0-9a-f]{32}|[MNO][A-Za-z0-9]{23,25}\.[\w-]{5,7}\.[\w-]{27,}"
         r"|dckr_(?:pat|oat)_[\w-]{16,}|AKC[a-z0-9][A-Za-z0-9]{60,}|\w{14}\.atlasv1\.[\w-]{60,}|\w{3}\dQ~[\w~.-]{30,}|(?:ak|as)-[A-Za-z0-9]{22}|pcsk_\w{32,}|LTAI[A-Za-z0-9]{16,}",
         rf"(?!sha\d|{OF_A_REQUEST})"
         r"[A-Za-z][A-Za-z0-9]{1,9}[_-](?=[A-Z0-9]{0,60}[a-z])(?=[a-z0-9]{0,60}[A-Z])(?=(?:[A-Za-z]{0,60}\d){3})[A-Za-z0-9]{24,}"
         r"|(?:FwoGZXIvYXdz|FQoGZXIvYXdz|IQoJb3JpZ2lu|AQoDYXdz)[\w+/=%]{16,}"  # session tokens of AWS
-        r"|ABSK[A-Za-z0-9+/]{24,}={0,2}|csk-[a-z0-9]{24,}|tgp_v1_[\w-]{24,}|[A-Za-z0-9]{20,60}JQQJ99[A-Za-z0-9+/]{16,40}|[A-Za-z]\w{1,20}_eyJ[\w-]{6,}(?:\.[\w-]*){0,2}",
+        r"|ABSK[A-Za-z0-9+/]{24,}={0,2}|csk-[a-z0-9]{24,}|(?:ms|pat-[a-z]{2}\d)-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32}\.[A-Za-z0-9]{16}(?![\w.-])|tgp_v1_[\w-]{24,}|[A-Za-z0-9]{20,60}JQQJ99[A-Za-z0-9+/]{16,40}|[A-Za-z]\w{1,20}_eyJ[\w-]{6,}(?:\.[\w-]*){0,2}",
     )),
     re.compile(r"\$(?:apr1|2[aby]?|[156y]|argon2(?:id?|d))\$[^\s:'\"]{16,}"),
 )  # fmt: skip
@@ -210,7 +210,8 @@ _CALLED = re.compile(
     r"|\b(?:Credentials?|PSCredential|UsernamePassword\w{0,20})\(\s{0,8}(?:[\"'][^\"'\n]{0,80}[\"'],\s{0,8}){1,4}[\"'](?=[^\"'\n]{4,200}[\"']\s{0,8}\))"
     r"|\b(?:hmac\.new|Fernet|(?i:api_?key|api_?token|auth_?token|password|secret_?key))\(\s{0,8}b?[\"'](?=[^\s\"']{0,80}\d)"
     r"|\bConvertTo-SecureString\s{1,8}(?:-String\s{1,8})?[\"']"
-    rf"|#define\s{{1,8}}\w{{0,60}}{_PROGRAMS}\w{{0,60}}\s{{1,40}}\"|\b(?:PASSWORD|SECRET|PSK|IDENTIFIED\sBY)(?:\s{{1,4}}|\()(?=['\"])['\"])"
+    rf"|#define\s{{1,8}}\w{{0,60}}{_PROGRAMS}\w{{0,60}}\s{{1,40}}\"|\b(?:PASSWORD|SECRET|PSK|IDENTIFIED\sBY)(?:\s{{1,4}}|\()(?=['\"])['\"]"
+    r"|\b(?:secret|password)\s{1,4}(?=[\"'][^\"'\n]{4,200}[\"']\s?;)[\"'])"
     rf"(?!{_MASKED})(?:(?<=')[^'\n]{{4,200}}|(?<=\")[^\"\n]{{4,200}})"
 )
 # curl -u "name:…" of several words
@@ -280,7 +281,7 @@ _SPAN = r"\b[^\n|;&]{0,200}?\s"
 _OTHERWISE = re.compile(
     rf"(\bsshpass\s{{1,8}}-p\s{{0,8}}|\blogin{_SPAN}-p(?:=|\s{{1,8}})|\b(?:mysql\w{{0,20}}|mariadb|mongo\w{{0,12}}|7z[ar]?){_SPAN}-p\s{{0,8}}"
     rf"|\bcurl{_SPAN}(?:-[A-Za-z]{{0,6}}[uU]\s{{0,8}}|(?:--user|--proxy-user)(?:=|\s{{1,8}}))[\"']?[^\s:\"']{{1,80}}:"
-    rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)??(?:-a|--auth)[=\s]\s{{0,8}}[\"']?[^\s:\"']{{1,80}}:|--(?:[\w-]{{1,20}}-)?creds[=\s]\s{{0,8}}[^\s:]{{1,80}}:"
+    rf"|\bhttps?\s(?:[^\n|;&]{{0,80}}?\s)??(?:-a|--auth)[=\s]\s{{0,8}}[\"']?[^\s:\"']{{1,80}}:|--(?:(?:[\w-]{{1,20}}-)?creds|auth)[=\s]\s{{0,8}}[^\s:\"']{{1,80}}:"
     rf"|\bcurl{_SPAN}(?:--pass\s{{1,8}}|(?:-E|--cert)[=\s]\s{{0,8}}[^\s:]{{1,200}}:)|\b(?:requirepass|masterauth)\s{{1,8}}"
     rf"|\b(?:cqlsh|psexec\w{{0,4}}|ipmi-\w{{1,12}}|publish|hdbsql|isql|n?cftp\w{{0,4}}|rdesktop|racadm|ilorest|impacket-\w{{1,20}}){_SPAN}-p[=\s]\s{{0,8}}"
     rf"|\b(?:plink|pscp|psftp|putty)(?:\.exe)?{_SPAN}-pw\s{{1,8}}|\bConvertTo-SecureString\s{{1,8}}(?:-String\s{{1,8}})?(?![-$\"'(])"
@@ -345,7 +346,7 @@ _SIGNED = re.compile(
 )
 # Who knows the address of a hook may write to it.
 _HOOK = re.compile(
-    r"(?i)((?:/bot/v\d/hook|/api/(?:v\d{1,2}/)?webhooks|\.webhook\.office\.com/webhookb2|//hooks\.[\w.-]{1,80}/\w{1,20}(?:/catch)?"
+    r"(?i)((?:/bot/v\d/hook|/api/(?:v\d{1,2}/)?webhooks|\.webhook\.office\.com/webhookb2|//outlook\.office(?:365)?\.com/webhook|//events\.pagerduty\.com/integration|//hooks\.[\w.-]{1,80}/\w{1,20}(?:/catch)?"
     r"|://[^\s/\"'<>]{1,100}/hooks|//maker\.ifttt\.com/trigger/[^\s/]{1,80}/with/key|//hc-ping\.com)/)(?!\[secret\])[^\s\"'<>]+"
 )
 # To its end where one is there, with whatever a launcher puts before each line; else as far as there are lines of base64

@@ -30,7 +30,7 @@ _HINTS = (
     "https -a", "thin:", "sqlplus", "true\t", "false\t", "true\\t", "true /",
     "false /", "echo ", "wandb:", "wandb ", "wandb=", "wandb'", 'wandb"', "oauth", "auth:", "331", "absk", "csk-", "tgp_",
     "_eyj", "jqqj99", "?tkn", "&tkn", "pw is", "pw was", "pw:", ":*:", "plink", "pscp", "psftp", "putty",
-    "/hook/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
+    "/hook/", "/integration/", "?pass", "&pass", "fw_", "pass =", "fleet_job", "figd_",
     "glc_", "rpa_", "sq0", "pmak-", "nrak-", "nrjs-", "nrii-", "glsa_", "hrku-", "fm1", "fm2", "pscale_", "ccipat_", "cciprj_", "sntry",
     "dckr_", "atlasv1", "pcsk_", "proxy", "basic ", "/t/", "identified", "pass ", "-pw", "--user", "mosquitto", "literal", "sbp_", "bku",
     "local-", "<<<", "-stdin", "alias ", "mount ", "add_user", "user add", "user create", "auth ", "connect(",
@@ -145,7 +145,8 @@ def _masked_as_meant(line: str, levels: int, lists: int) -> str:
     return line if shown == meant else shown.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
-_ELSEWHERE = r"_pat(?!h)|\s-[ul]\s|[?&]\w{1,3}=[\w-]{14}|\b(?:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s"
+_ELSEWHERE = r"_pat(?!h)|(?:ms|pat-[a-z]{2}\d)-[0-9a-f]{8}-|"
+_ELSEWHERE += r"\s-[ul]\s|[?&]\w{1,3}=[\w-]{14}|\b(?:with|use|as|login|account|credentials?):?\s[\w.@-]{2,40}\s/\s"
 
 
 # One tree of letters: each further branch is tried at each place

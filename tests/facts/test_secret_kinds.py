@@ -21,6 +21,11 @@ KINDS = [
     ("gitlab", "glpat-¦AbCdEf1234567890abcd", "AbCdEf1234567890"),
     ("gitlab ci", "CI_JOB_JWT: glcbt-64_¦AbCdEf1234567890ab", "AbCdEf1234567890"),
     ("gitlab deploy", "gldt-¦AbCdEf1234567890abcd", "AbCdEf1234567890"),
+    ("neon", "napi_¦ab12cd34ef56gh78ij90kl12mn34op56", "ab12cd34ef56"),
+    ("kaggle", "KGAT_¦0123456789abcdef0123456789abcdef", "0123456789abcdef0123"),
+    ("modelscope", "logged in with ms-¦0123abcd-0123-4567-89ab-0123456789ab", "0123abcd-0123"),
+    ("hubspot", "pat-na1-¦0123abcd-0123-4567-89ab-0123456789ab", "0123abcd-0123"),
+    ("zhipu", "0123456789abcdef¦0123456789abcdef.AbCdEf1234567890", "0123456789abcdef.AbC"),
     ("npm", "npm_¦AbCdEf1234567890abcdAbCdEf1234567890", "AbCdEf1234567890"),
     ("pypi", "pypi-¦AgEIcHlwaS5vcmcCJDY3ZGI", "AgEIcHlwaS5v"),
     ("azure acct", "AccountName=x;AccountKey=¦Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4==;EndpointSuffix=y", "Zm9vYmFyYmF6"),
@@ -1516,6 +1521,11 @@ APART = [  # X: the secret
     "| `HF_TOKEN` | `X` |",
     "<tr><td>password</td><td>X</td></tr>",
     "BINDPW=X",
+    "omegaconf.errors.ValidationError: Value 'X' of type 'str' could not be converted to Integer\n    full_key: db.password",
+    'key "rndc-key" { algorithm hmac-sha256; secret "X"; };',
+    "tensorboard --auth bot:X",
+    "https://outlook.office.com/webhook/X",
+    "https://events.pagerduty.com/integration/X",
 ]
 
 
