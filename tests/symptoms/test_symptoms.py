@@ -489,6 +489,23 @@ def test_a_rank_whose_peer_was_killed_says_nothing_of_the_way_there(signal: str 
     assert [match.rule for match in matches] == ([] if signal else ["gloo-interface"])
 
 
+OF_OTHERS = (
+    "MaxRetryError(\"HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded (Caused by NewConnectionError("
+    "'<urllib3.connection.HTTPSConnection object at 0x7f>: Failed to establish a new connection: [Errno 101] Network is unreachable'))\")",
+    "Cannot connect to host huggingface.co:443 ssl:default [Network is unreachable]",
+    "fatal: unable to access 'https://github.com/a/b/': Failed to connect to github.com port 443 after 3 ms: No route to host",
+    "E: Cannot initiate the connection to archive.ubuntu.com:80 (2620::1). - connect (101: Network is unreachable)",
+    "redis.exceptions.ConnectionError: Error 113 connecting to 10.0.0.3:6379. No route to host.",
+    'psycopg2.OperationalError: connection to server at "db" (10.0.0.3), port 5432 failed: No route to host',
+    "urllib3.exceptions.NameResolutionError: socket.gaierror: [Errno -2] Name or service not known",
+)
+
+
+@pytest.mark.parametrize("line", OF_OTHERS)
+def test_a_web_client_that_reaches_nobody_says_nothing_of_ranks(line: str) -> None:
+    assert not scan(line).finish().matches
+
+
 def test_a_compilers_command_may_be_long() -> None:
     folders = ", ".join(f"'-L/opt/venv/lib/python3.10/site-packages/nvidia/package_{number}/lib'" for number in range(14))
     command = f"Command '['/usr/bin/gcc', '/tmp/tmpbe9ryx74/cuda_utils.c', '-O3', {folders}]' returned non-zero exit status 1."
