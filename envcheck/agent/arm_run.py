@@ -25,20 +25,22 @@ if TYPE_CHECKING:
 class ArmRun:
     """The ranks of one arm, from their start until they have ended or were ended."""
 
-    def __init__(self, plan: Plan, arm: ArmSpec) -> None:
+    def __init__(self, plan: Plan, arm: ArmSpec, watch: Optional[strangers.Watch] = None) -> None:
         self.plan, self.arm = plan, arm
         self.ranks: List[RankProcess] = []
         self.began = time.monotonic()
         self.refused: Optional[Dict[str, Any]] = None  # the result, if they could not even be started
         self.failed_at: Optional[float] = None
         self.trimmed_at = self.began
-        self.watch = strangers.Watch()
+        self.watch = watch or strangers.Watch()
         self.below: List[int] = []  # processes that late ranks had started: a loader's workers, a compiler
 
     def start(self) -> None:
         if self.began > self.plan.deadline - 1:
             self.refused = {"status": "inconclusive", "reason": "no time was left for it", "ranks": []}
             return
+        if self.exposed:
+            self.watch.begin()
         try:
             rank_start.start_ranks(self.plan, self.arm, self.ranks)
         except (OSError, subprocess.SubprocessError) as error:
@@ -57,6 +59,8 @@ class ArmRun:
     def result(self) -> Dict[str, Any]:
         """Of the whole arm, when it is over."""
         told = self.refused or rank_verdicts.judge_ranks(self.arm, self.ranks, time.monotonic() - self.began)
+        if self.exposed and told["status"] != "pass":
+            self.watch.look([one.pid for one in self.ranks if one.running], last=True)
         return strangers.doubted(told, self.watch)
 
     def drop(self) -> None:
@@ -66,14 +70,18 @@ class ArmRun:
             for name in (".log", ".stack"):
                 jsonl.attempt(os.unlink, one.path + name)
 
+    @property
+    def exposed(self) -> bool:
+        """Whether other processes of this machine reach the ranks."""
+        return not self.arm.get("isolated") and not self.arm.get("alone")
+
     def looked(self, seconds: float) -> bool:
         running = [one for one in self.ranks if one.running]
         if not running:
             return True
-        exposed = not self.arm.get("isolated") and not self.arm.get("alone")
         if seconds:
-            wait_for_events(running, min(seconds, 0.02) if exposed else seconds)
-        if exposed:
+            wait_for_events(running, min(seconds, 0.005 if self.watch.share else 0.0005) if self.exposed else seconds)
+        if self.exposed:
             self.watch.look([one.pid for one in running])
         now = time.monotonic()
         for one in running:

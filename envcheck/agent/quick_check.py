@@ -6,7 +6,7 @@ import socket
 import sys
 import time
 
-from . import arm_run, isolation, jsonl, rank_evidence, rank_start
+from . import arm_run, isolation, jsonl, rank_evidence, rank_start, strangers
 from .torch_constants import group_of, has
 
 TYPE_CHECKING = False
@@ -97,7 +97,7 @@ def gloo_arms(plan: Plan, ranks: int) -> Tuple[str, bool]:
     second = arm_run.ArmRun(plan, as_is) if plan.fork else None
     if second:
         second.start()
-    status = finish(plan, first)
+    status = finish(plan, first, second)
     if status == "pass" and second and not second.refused:
         plan.writer.line(begin="arm " + as_is["name"], at=time.monotonic())
         if finish(plan, second) != "pass":
@@ -114,6 +114,17 @@ def gloo_arms(plan: Plan, ranks: int) -> Tuple[str, bool]:
     if run(plan, as_is) != "pass":
         on_host_loopback(plan, control)
     return status, False
+
+
+def again(plan: Plan, arm: ArmSpec, before: Dict[str, Any]) -> Dict[str, Any]:
+    """The result of an arm that went wrong while somebody whom nobody saw came and went, tried again under a closer look: what is this
+    machine's fault comes again without him."""
+    one = arm_run.ArmRun(plan, arm, strangers.Watch(share=0))
+    one.start()
+    result = ended(one)
+    if result["status"] == "pass" or one.refused or one.watch.others_came():
+        return dict(before, status="inconclusive", reason=strangers.UNSEEN, ranks=[])
+    return result
 
 
 def on_host_loopback(plan: Plan, control: ArmSpec) -> None:
@@ -234,12 +245,20 @@ def begin(plan: Plan, arm: ArmSpec) -> arm_run.ArmRun:
     return one
 
 
-def finish(plan: Plan, one: arm_run.ArmRun) -> str:
-    while not one.step(0.1):
-        pass
-    result = one.result()
+def finish(plan: Plan, one: arm_run.ArmRun, beside: Optional[arm_run.ArmRun] = None) -> str:
+    result = ended(one, beside)
+    if one.exposed and result["status"] in ("fail", "hang") and one.watch.others_came():
+        result = again(plan, one.arm, result)
     write_result(plan, one.arm, result)
     return str(result["status"])
+
+
+def ended(one: arm_run.ArmRun, beside: Optional[arm_run.ArmRun] = None) -> Dict[str, Any]:
+    """The result of an arm. One that runs beside it is looked at as well, for who comes and goes there."""
+    while not one.step(0.005 if beside else 0.1):
+        if beside and not beside.refused:
+            beside.looked(0)
+    return one.result()
 
 
 def write_result(plan: Plan, arm: ArmSpec, result: Dict[str, Any]) -> None:

@@ -13,26 +13,46 @@ from . import jsonl
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Sequence, Set, Tuple
+    from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 LISTEN = "0A"  # include/net/tcp_states.h
 SHARE = 10  # times what a look took is waited before the next: a busy node has tens of thousands of connections
+CAME = ("01", "04", "05", "06", "08", "09", "0B")  # all states of a connection that has been accepted
+DENSE = 0.1  # seconds between two looks within which an end of a rank's own connection would have been seen
+NO_ADDRESS = ("00000000", "0" * 32)  # of a listener on all of them
 
 
 class Watch:
-    """Looks again and again. `seen`: who was there, in words."""
+    """Looks again and again. `seen`: who was there, in words. With a smaller `share` of the time waited between two looks it sees more."""
 
-    def __init__(self) -> None:
+    def __init__(self, share: float = SHARE) -> None:
+        self.share = share
         self.ports: Set[str] = set()  # that ranks listen on, as /proc/net/tcp writes them
+        self.places: Set[str] = set()  # the same with the address, where it is one
+        self.taken: Set[str] = set()  # ends of connections that ranks have accepted, of ranks themselves
+        self.elsewhere: Set[Tuple[str, str]] = set()  # connections to other listeners of this machine that have come since the beginning
+        self.at_first: Optional[int] = None  # how many connections this machine had accepted, and has by the last look
+        self.accepted: Optional[int] = None
+        self.before: Set[Tuple[str, str]] = set()
+        self.looked, self.dense = 0.0, True
         self.ours: Set[str] = set()  # ends of connections that are our ranks'
         self.seen: Dict[str, str] = {}
         self.next = 0.0
 
-    def look(self, pids: Sequence[int]) -> None:
+    def begin(self) -> None:
+        """Before ranks are there."""
+        self.at_first = passive_opens()
+        self.before = {(local, remote) for local, remote, _, _, _ in table()}
+
+    def look(self, pids: Sequence[int], last: bool = False) -> None:
+        """Once more, unless it is too early; at the `last` time at once, when the ranks may have ended."""
         began = time.monotonic()
-        if began < self.next:
+        if began < self.next and not last:
             return
+        if not last:  # then the ranks have been ended, which takes longer
+            self.dense = self.dense and not (self.ports and self.looked and began - self.looked > DENSE)
+        self.accepted = passive_opens()
         own = sockets_of(pids)
         rows = list(table())
         own |= sockets_of(pids)  # what was opened meanwhile
@@ -41,12 +61,43 @@ class Watch:
             if inode in own:
                 self.ours.add(local)
                 if state == LISTEN:
-                    self.ports.add(local.rpartition(":")[2])
+                    address, _, port = local.rpartition(":")
+                    self.ports.add(port)
+                    if address not in NO_ADDRESS:
+                        self.places.add(local)
         for local, remote, state, _, _ in rows:
             if state != LISTEN and local.rpartition(":")[2] in self.ports and remote not in self.ours and remote not in self.seen:
                 self.judge(remote, *ends.get(remote, ("0", "")))
-        now = time.monotonic()
-        self.next = now + SHARE * (now - began)
+        self.look_for_gone(rows)
+        self.look_elsewhere(rows)
+        self.looked = now = time.monotonic()
+        self.next = now + self.share * (now - began)
+
+    def look_for_gone(self, rows: Sequence[Tuple[str, str, str, str, str]]) -> None:
+        """A connection that was closed stays in the table for a minute, of nobody. A rank's own has been seen while it was open."""
+        for local, remote, state, inode, _ in rows:
+            place, end = (local, remote) if local in self.places else (remote, local)
+            if state == LISTEN or place not in self.places:
+                continue
+            if end in self.ours:
+                self.taken.add(end)
+            elif inode == "0" and self.dense and end not in self.seen:
+                self.seen[end] = "a process that had gone again"
+
+    def look_elsewhere(self, rows: Sequence[Tuple[str, str, str, str, str]]) -> None:
+        served = {local.rpartition(":")[2] for local, _, state, _, _ in rows if state == LISTEN} - self.ports
+        for local, remote, state, _, _ in rows:
+            if state in CAME and (local, remote) not in self.before:
+                if local.rpartition(":")[2] in served:
+                    self.elsewhere.add((local, remote))
+                elif remote.rpartition(":")[2] in served:
+                    self.elsewhere.add((remote, local))
+
+    def others_came(self) -> bool:
+        """Whether this machine has accepted connections meanwhile that are no rank's and were not seen at another listener: somebody has
+        come and gone between two looks."""
+        before, now = self.at_first, self.accepted
+        return self.dense and before is not None and now is not None and now - before > len(self.taken) + len(self.elsewhere)
 
     def judge(self, end: str, inode: str, user: str) -> None:
         """Only what is certainly another process counts: a rank's own connection may be gone before it is looked at."""
@@ -74,6 +125,16 @@ def table() -> Iterator[Tuple[str, str, str, str, str]]:
                         yield plain(words[1]), plain(words[2]), words[3], words[9], words[7]
         except OSError:  # no IPv6, no /proc
             continue
+
+
+def passive_opens() -> Optional[int]:
+    """How many connections this network namespace has accepted since it began; None where the kernel does not say."""
+    try:
+        with open("/proc/net/snmp", encoding="ascii", errors="replace") as file:
+            rows = [line.split() for line in file if line.startswith("Tcp:")]
+        return int(rows[1][rows[0].index("PassiveOpens")])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def plain(end: str) -> str:
@@ -112,6 +173,9 @@ def name_of(pid: str) -> str:
             return (file.read().split() or ["a process"])[0]  # a process may give itself a whole sentence
     except OSError:
         return "a process"
+
+
+UNSEEN = "connections came and went meanwhile that are none of the ranks', and may have caused what went wrong"
 
 
 def doubted(result: Dict[str, object], watch: Watch) -> Dict[str, object]:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,48 @@ def test_who_counts_as_a_stranger(tmp_path: Path) -> None:
             watch.look([os.getpid()])
             other.kill()
         assert watch.words().endswith(f" (process {other.pid})")
+
+
+COMES = """import socket, struct, sys
+one = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+one.send(bytes(8))
+if sys.argv[2] == "reset":
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+"""
+
+
+@linux
+@pytest.mark.parametrize("how", ["closed", "reset"])
+def test_who_comes_and_goes_between_two_looks_is_known_by_what_the_kernel_kept(how: str) -> None:
+    """A closed connection stays in the table for a minute; of one that was reset nothing stays but a count."""
+    watch = strangers.Watch()
+    watch.begin()
+    server, client, accepted = connected()
+    with server, client, accepted:
+        watch.look([os.getpid()], last=True)
+        assert not watch.others_came() and len(watch.taken) == 1
+        subprocess.run([sys.executable, "-c", COMES, str(server.getsockname()[1]), how], check=True, timeout=60)
+        with server.accept()[0] as other, suppress(ConnectionResetError):
+            while other.recv(64):
+                pass
+        watch.look([os.getpid()], last=True)
+        assert watch.words() == ("a process that had gone again" if how == "closed" else "")
+        assert watch.others_came()
+
+
+@linux
+def test_who_comes_to_another_listener_of_the_machine_is_no_stranger() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        program = "import socket, sys; one = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); print(one.recv(9))"
+        watch = strangers.Watch()
+        watch.begin()
+        with subprocess.Popen([sys.executable, "-c", program, str(elsewhere.getsockname()[1])], stdout=subprocess.PIPE) as one:
+            accepted = elsewhere.accept()[0]
+            watch.look([], last=True)
+            accepted.close()
+            one.communicate(timeout=60)
+        watch.look([], last=True)
+        assert not watch.seen and not watch.others_came()
 
 
 def test_what_they_may_have_caused_is_no_verdict() -> None:
