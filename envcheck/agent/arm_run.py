@@ -33,6 +33,7 @@ class ArmRun:
         self.failed_at: Optional[float] = None
         self.trimmed_at = self.began
         self.watch = watch or strangers.Watch()
+        self.watch.lasting = arm["store"] == "file"
         self.below: List[int] = []  # processes that late ranks had started: a loader's workers, a compiler
 
     def start(self) -> None:

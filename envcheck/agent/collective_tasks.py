@@ -196,6 +196,7 @@ def send_recv(c: TaskContext, dtype: Any, count: int) -> None:
 
 def objects(c: TaskContext) -> None:
     """gather_object, scatter_object_list, all_gather_object and broadcast_object_list with Python objects of different length."""
+    c.need_each_other("objects are not sent")
     rank.need_numpy("what torch has to send objects")
 
     def thing(of_rank: int) -> Any:

@@ -165,6 +165,8 @@ class JobPlanner:
             "full-" + name, backend, device, world, places=self.places, loopback=backend == "gloo", stages=quick_check.SHORT
         )
         arm["isolated"] = backend == "gloo" and device == "cpu" and self.plan.host is not None
+        if not arm["isolated"]:
+            arm["store"] = "file"  # nobody else gets at it
         if alone:
             arm["places"] = self.places if device != "cpu" else []
             arm["store"] = "none"

@@ -80,6 +80,7 @@ def distributed_checkpoint(c: TaskContext) -> None:
         save, load = dcp.save, dcp.load
     except (ImportError, AttributeError):
         raise rank.Skip("torch.distributed.checkpoint.save came with torch 2.2, this is %s" % c.torch.__version__) from None
+    c.need_each_other("torch.distributed.checkpoint sends objects")
     rank.need_numpy("torch.distributed.checkpoint")
 
     def run() -> None:

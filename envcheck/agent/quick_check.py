@@ -247,7 +247,7 @@ def begin(plan: Plan, arm: ArmSpec) -> arm_run.ArmRun:
 
 def finish(plan: Plan, one: arm_run.ArmRun, beside: Optional[arm_run.ArmRun] = None) -> str:
     result = ended(one, beside)
-    if one.exposed and result["status"] in ("fail", "hang") and one.watch.others_came():
+    if one.exposed and result["status"] in ("fail", "hang") and one.watch.others_came() and not strangers.killed(result):
         result = again(plan, one.arm, result)
     write_result(plan, one.arm, result)
     return str(result["status"])

@@ -47,6 +47,7 @@ class TaskContext:
     def __init__(self, torch: Any, dist: Any, arm: ArmSpec, rank: int, device: Any, folder: str, log: jsonl.StageLog) -> None:
         self.torch, self.dist, self.rank, self.device, self.folder, self.log = torch, dist, rank, device, folder, log
         self.world, self.backend, self.places = arm["world_size"], arm["backend"], arm["places"]
+        self.exposed = arm["backend"] == "gloo" and not arm.get("isolated")
 
     def stage(self, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run `function` as a stage; where it raises Skip, the stage is skipped with its reason."""
@@ -58,6 +59,12 @@ class TaskContext:
             return None
         self.log.leave()
         return value
+
+    def need_each_other(self, what: str) -> None:
+        """Objects are pickles, and who sends one to a rank runs what he likes there. NCCL's ranks show each other a number of 64 bits
+        that stands in a private file; gloo's show each other nothing."""
+        if self.exposed:
+            raise Skip("%s: any process of this machine could send these ranks a pickle" % what)
 
     def barrier(self) -> None:
         self.dist.barrier(**({"device_ids": [self.device.index]} if self.backend == "nccl" else {}))

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 LISTEN = "0A"  # include/net/tcp_states.h
+HOLDER_SECONDS = 0.3  # for the question whose a socket is
 SHARE = 10  # times what a look took is waited before the next: a busy node has tens of thousands of connections
 CAME = ("01", "04", "05", "06", "08", "09", "0B")  # all states of a connection that has been accepted
 DENSE = 0.1  # seconds between two looks within which an end of a rank's own connection would have been seen
@@ -28,9 +29,11 @@ class Watch:
 
     def __init__(self, share: float = SHARE) -> None:
         self.share = share
+        self.lasting = False  # whether ranks' own connections last as long as they do: not those to a store
         self.ports: Set[str] = set()  # that ranks listen on, as /proc/net/tcp writes them
         self.places: Set[str] = set()  # the same with the address, where it is one
         self.taken: Set[str] = set()  # ends of connections that ranks have accepted, of ranks themselves
+        self.served: Set[str] = set()  # ports that others listen on, or have
         self.elsewhere: Set[Tuple[str, str]] = set()  # connections to other listeners of this machine that have come since the beginning
         self.at_first: Optional[int] = None  # how many connections this machine had accepted, and has by the last look
         self.accepted: Optional[int] = None
@@ -81,23 +84,25 @@ class Watch:
                 continue
             if end in self.ours:
                 self.taken.add(end)
-            elif inode == "0" and self.dense and end not in self.seen:
-                self.seen[end] = "a process that had gone again"
+            elif inode == "0" and self.lasting and self.dense and end not in self.seen:
+                self.seen[end] = GONE
 
     def look_elsewhere(self, rows: Sequence[Tuple[str, str, str, str, str]]) -> None:
-        served = {local.rpartition(":")[2] for local, _, state, _, _ in rows if state == LISTEN} - self.ports
+        self.served.update(local.rpartition(":")[2] for local, _, state, _, _ in rows if state == LISTEN)
+        self.served -= self.ports
         for local, remote, state, _, _ in rows:
             if state in CAME and (local, remote) not in self.before:
-                if local.rpartition(":")[2] in served:
+                if local.rpartition(":")[2] in self.served:
                     self.elsewhere.add((local, remote))
-                elif remote.rpartition(":")[2] in served:
+                elif remote.rpartition(":")[2] in self.served:
                     self.elsewhere.add((remote, local))
 
     def others_came(self) -> bool:
         """Whether this machine has accepted connections meanwhile that are no rank's and were not seen at another listener: somebody has
         come and gone between two looks."""
-        before, now = self.at_first, self.accepted
-        return self.dense and before is not None and now is not None and now - before > len(self.taken) + len(self.elsewhere)
+        if self.at_first is None or self.accepted is None or not self.lasting or not self.dense:
+            return False
+        return self.accepted - self.at_first > len(self.taken) + len(self.elsewhere)
 
     def judge(self, end: str, inode: str, user: str) -> None:
         """Only what is certainly another process counts: a rank's own connection may be gone before it is looked at."""
@@ -155,11 +160,13 @@ def sockets_of(pids: Sequence[int]) -> Set[str]:
 
 
 def holder(inode: str) -> str:
-    """Which process holds a socket, in words; empty if none that we may look at."""
-    wanted = "socket:[%s]" % inode
+    """Which process holds a socket, in words; empty if none that we may look at, or there are too many descriptors to look through."""
+    wanted, until = "socket:[%s]" % inode, time.monotonic() + HOLDER_SECONDS
     for pid in jsonl.attempt(os.listdir, "/proc") or ():
         if not pid.isdecimal():
             continue
+        if time.monotonic() > until:
+            return ""
         folder = "/proc/%s/fd" % pid
         for name in jsonl.attempt(os.listdir, folder) or ():
             if jsonl.attempt(os.readlink, "%s/%s" % (folder, name)) == wanted:
@@ -175,6 +182,7 @@ def name_of(pid: str) -> str:
         return "a process"
 
 
+GONE = "a process that had gone again"
 UNSEEN = "connections came and went meanwhile that are none of the ranks', and may have caused what went wrong"
 
 
@@ -183,6 +191,13 @@ def doubted(result: Dict[str, object], watch: Watch) -> Dict[str, object]:
     do its ranks' words."""
     if not watch.seen or result["status"] not in ("fail", "hang", "inconclusive"):
         return result
+    if killed(result) and set(watch.seen.values()) == {GONE}:  # a rank that is killed at once leaves such a connection, too
+        return result
     reason = "%s was connected to the ranks meanwhile, and may have caused what went wrong" % watch.words()
     ranks: List[object] = []
     return dict(result, status="inconclusive", reason=reason, ranks=ranks)
+
+
+def killed(result: Dict[str, object]) -> bool:
+    """Whether a rank died in a way that nobody brings about by what he sends; gloo ends by SIGABRT."""
+    return "died with SIG" in str(result.get("reason")) and "SIGABRT" not in str(result.get("reason"))

@@ -136,6 +136,7 @@ if sys.argv[2] == "reset":
 def test_who_comes_and_goes_between_two_looks_is_known_by_what_the_kernel_kept(how: str) -> None:
     """A closed connection stays in the table for a minute; of one that was reset nothing stays but a count."""
     watch = strangers.Watch()
+    watch.lasting = True
     watch.begin()
     server, client, accepted = connected()
     with server, client, accepted:
@@ -155,6 +156,7 @@ def test_who_comes_to_another_listener_of_the_machine_is_no_stranger() -> None:
     with socket.create_server(("127.0.0.1", 0)) as elsewhere:
         program = "import socket, sys; one = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); print(one.recv(9))"
         watch = strangers.Watch()
+        watch.lasting = True
         watch.begin()
         with subprocess.Popen([sys.executable, "-c", program, str(elsewhere.getsockname()[1])], stdout=subprocess.PIPE) as one:
             accepted = elsewhere.accept()[0]
