@@ -96,6 +96,7 @@ def gloo_arms(plan: Plan, ranks: int) -> Tuple[str, bool]:
     # Beside it where ranks are forked; where each imports torch by itself they would only wait for the cores.
     second = arm_run.ArmRun(plan, as_is) if plan.fork else None
     if second:
+        second.watch.lasting = bool(control["isolated"])  # else connections of our own come and go beside it
         second.start()
     status = finish(plan, first, second)
     if status == "pass" and second and not second.refused:
