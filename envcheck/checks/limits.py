@@ -11,7 +11,7 @@ from envcheck.checks.passed_on import pass_on
 from envcheck.checks.text import agreed, cite, doubt, first_of, foremost, of_variant, quoted, value
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, Matches, Severity, Unknown, check
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import ImportFailure, ImportStatus, LimitsFacts, LiveStatus, TorchFacts
+from envcheck.facts.snapshot import ImportFailure, ImportStatus, LimitsFacts, LiveFacts, LiveStatus, TorchFacts
 from envcheck.tables.versions import UNKNOWN
 
 _MIB, _GIB = 1 << 20, 1 << 30
@@ -22,7 +22,16 @@ DESCRIPTORS_EACH, DESCRIPTORS = 3, 13
 FEW_TASKS = 16
 ADDRESS_SPACE = 4 * _GIB  # torch for the CPU maps 1.5 GiB, and CUDA reserves more than this
 # What the loader, malloc and pthread_create say at the limit of address space.
-NO_SPACE = ("Cannot allocate memory", "failed to map segment", "MemoryError", "bad_alloc", "Resource temporarily unavailable", "new thread")
+NO_SPACE = (
+    "annot allocate memory",
+    "can't allocate memory",
+    "failed to map segment",
+    "MemoryError",
+    "bad_alloc",
+    "Resource temporarily unavailable",
+    "new thread",
+)
+IMPORT_SECONDS = 10  # of CPU time: no training ends within it, and import torch, torch._dynamo takes 3 to 12
 FEW_PORTS = 1024  # a job of 8 ranks takes some hundred; the usual range has 28,232
 NOT_TRIED = ("Operation not permitted", "Function not implemented")  # what a filter of system calls answers: training asks in other ways
 FILE_TOO_LARGE, READ_ONLY = "File too large", "Read-only file system"  # EFBIG, EROFS
@@ -174,7 +183,7 @@ def _import_killed(torch: TorchFacts) -> str | None:
     return next((what for what, one in tried.items() if one and "SIGKILL" in (one.signal, one.text[-7:])), None)
 
 
-@check(needs="limits", reads="limits torch")
+@check(needs="limits", reads="limits torch live")
 def ulimit_low(facts: Facts) -> Answer:
     """Only where it explains a death: many shells set limits that do no harm."""
     seconds = facts.limits.cpu_seconds
@@ -186,12 +195,27 @@ def ulimit_low(facts: Facts) -> Answer:
     code = "an error" if failure.exit_code is None else f"exit code {failure.exit_code}"
     values = {"what": f"{what} ended with {died if died.startswith('SIG') else failure.type or code}"}
     if seconds is not None and died in ("SIGXCPU", "SIGKILL"):
-        return Hit(values | {"limit": f"{seconds} s of CPU time", "flag": "t"}, variant="certain" if died == "SIGXCPU" else None)
-    told = any(word in said for word in NO_SPACE)
-    if not tight or not (told or died.startswith("SIG")):
+        sure = died == "SIGXCPU" or seconds <= IMPORT_SECONDS
+        return Hit(values | {"limit": f"{seconds} s of CPU time", "flag": "t"}, variant="certain" if sure else None)
+    if not tight:
         return None
     most, of, flag = tight
-    return Hit(values | {"limit": f"{most} of {of}", "flag": flag}, variant="certain" if told else None)
+    values["limit"], values["flag"] = f"{most} of {of}", flag
+    told = any(word in said for word in NO_SPACE)
+    if told or died.startswith("SIG"):
+        return Hit(values, variant="certain" if told else None)
+    if refused := _refused_a_rank(facts.live):
+        return Hit(values | {"what": f"{refused[0]} of the live check got no more"}, cite(*refused), variant="certain")
+    return None
+
+
+def _refused_a_rank(live: LiveFacts) -> tuple[str, str] | None:
+    """A rank of the live check that got no more memory or no thread, and its words."""
+    if live.status is LiveStatus.PASS:
+        return None
+    arms = (("a rank", live.ranks), *((f"a rank of {arm.name}", arm.ranks) for arm in live.arms))
+    lines = ((of, line) for of, ranks in arms for rank in ranks for line in (rank.error, *rank.stderr.splitlines()[-4:]))
+    return next(((of, line.strip()) for of, line in lines if any(word in line for word in NO_SPACE)), None)
 
 
 @check(needs="symptoms", reads="limits torch live symptoms")

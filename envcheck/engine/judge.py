@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from envcheck.engine import shells
 from envcheck.engine.distributions import own_lines
 from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
-from envcheck.engine.rule import Check, Confidence, Evidence, Facts, Hit, RuleText, RuleTexts, Severity, Unknown
+from envcheck.engine.rule import Check, Confidence, Evidence, Facts, Hit, Matches, RuleText, RuleTexts, Severity, Unknown
 from envcheck.facts.codec import bounded
 from envcheck.facts.record import record, replace
 from envcheck.facts.snapshot import SECTIONS, Missing, Snapshot, TextEvidence
@@ -72,7 +72,7 @@ def _judge(one: Check, facts: Facts) -> Verdict:
         return Verdict(one.id, Outcome.CRASHED, f"{type(error).__name__}: {error}")
     match answer:
         case Hit():
-            return Verdict(one.id, Outcome.HIT, hit=answer)
+            return Verdict(one.id, Outcome.HIT, hit=_as_sure_as_said(answer, facts.said(one.id)))
         case Unknown(reason):
             return Verdict(one.id, Outcome.UNKNOWN, reason)
     missing = facts.missing
@@ -81,6 +81,15 @@ def _judge(one: Check, facts: Facts) -> Verdict:
         outcome = Outcome.UNKNOWN if missing[name].trouble else Outcome.NOT_APPLICABLE
         return Verdict(one.id, outcome, f"{name}: {missing[name].reason}", section=name)
     return Verdict(one.id, Outcome.OK)
+
+
+def _as_sure_as_said(hit: Hit, said: Matches) -> Hit:
+    """A hit that rests on nothing but lines of which none proves anything by itself is a guess, unless the check says otherwise."""
+    if hit.confidence or not hit.evidence:
+        return hit
+    rows = [[row.confidence for row in said if (row.source, row.text) == (one.source, one.text)] for one in hit.evidence]
+    guessed = all(row and all(one == Confidence.LIKELY.value for one in row) for row in rows)
+    return replace(hit, confidence=Confidence.LIKELY) if guessed else hit
 
 
 def findings(

@@ -10,7 +10,7 @@ from envcheck.engine.intents import Install, Intent, Manual, SetEnv, TorchBuild
 from envcheck.engine.judge import Finding, Outcome, Verdict, command, findings, judge, standing_second
 from envcheck.engine.rule import Answer, Confidence, Evidence, Facts, Hit, RuleTexts, Severity, Unknown, check
 from envcheck.facts.record import replace
-from envcheck.facts.snapshot import DriverFacts, Missing, Snapshot, SystemFacts, TextEvidence, Why
+from envcheck.facts.snapshot import DriverFacts, Missing, Snapshot, SymptomsFacts, SystemFacts, TextEvidence, Why
 from envcheck.tables.compat import Tables
 from envcheck.tables.folders import rules_folder
 
@@ -318,6 +318,27 @@ def test_a_rule_stands_second_on_messages_alone_that_name_another_one_first(
         Verdict("cause", Outcome.HIT if first else Outcome.OK, hit=first),
     ]
     assert standing_second(verdicts, rows) == ({"victim"} if second else set())
+
+
+@pytest.mark.parametrize(
+    ("rows", "hit", "confidence"),
+    [
+        (("likely",), Hit(evidence=(SHARED,)), Confidence.LIKELY),
+        (("likely", ""), Hit(evidence=(SHARED,)), None),  # another row of the same line proves it
+        (("",), Hit(evidence=(SHARED,)), None),
+        (("likely",), Hit(evidence=(SHARED, OWN)), None),  # the check read something else as well
+        (("likely",), Hit(), None),  # it stands on facts
+        (("likely",), Hit(evidence=(SHARED,), confidence=Confidence.CERTAIN), Confidence.CERTAIN),  # and says so
+    ],
+)
+def test_a_hit_on_lines_that_prove_nothing_by_themselves_is_a_guess(rows: tuple[str, ...], hit: Hit, confidence: Confidence | None) -> None:
+    @check(needs="", reads="")
+    def one_rule(facts: Facts) -> Answer:
+        return hit
+
+    said = tuple(TextEvidence(SHARED.source, SHARED.text, "one-rule", confidence=one) for one in rows)
+    [verdict] = judge(Snapshot(symptoms=SymptomsFacts(said)), [one_rule], TABLES)
+    assert verdict.hit is not None and verdict.hit.confidence is confidence
 
 
 def test_rules_of_a_site_are_those_that_ours_has_not(tmp_path: Path) -> None:
