@@ -205,7 +205,7 @@ _SENT = re.compile(
 # set_password("service", "name", "…"), put("password", "…"), getpass() = "…", Credentials("realm", "name", "…"), ConvertTo-SecureString "…"
 _CALLED = re.compile(
     rf"(\b(?i:set|put|define)\w{{0,30}}\(\s{{0,8}}b?[\"'][\w.-]{{0,60}}{_NAMED}[\w-]{{0,60}}[\"'],\s{{0,8}}b?[\"']"
-    r"|\b(?i:(?:set|with|use)_?(?:password|token|secret|api_?key|auth_?token))\(\s{0,8}(?:[\"'][^\"'\n]{0,80}[\"'],\s{0,8}){0,3}b?[\"']"
+    r"|\b(?i:(?:set|with|use|save|store)_?(?:password|token|secret|api_?key|auth_?token))\(\s{0,8}(?:[\"'][^\"'\n]{0,80}[\"'],\s{0,8}){0,3}b?[\"']"
     r"|\bget_?pass(?:word)?\([^)\n]{0,120}\)\s{0,4}(?:->|=|:)\s{0,4}[\"']"
     r"|\b(?:Credentials?|PSCredential|UsernamePassword\w{0,20})\(\s{0,8}(?:[\"'][^\"'\n]{0,80}[\"'],\s{0,8}){1,4}[\"'](?=[^\"'\n]{4,200}[\"']\s{0,8}\))"
     r"|\b(?:hmac\.new|Fernet|(?i:api_?key|api_?token|auth_?token|password|secret_?key))\(\s{0,8}b?[\"'](?=[^\s\"']{0,80}\d)"

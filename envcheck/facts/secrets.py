@@ -81,6 +81,14 @@ def is_secret_name(name: str) -> bool:
 
 def mask_secrets(text: str) -> str:
     """Text without passwords, tokens, signatures and addresses of e-mail. What stands around them stays, so that a cause can be read."""
+    return _again(text) if len(text) <= _SHORT else _read(text, _LEVELS, _LISTS)
+
+
+_SHORT = 400  # characters of a text whose masked form is kept: a report says most of what it says in several places
+
+
+@functools.lru_cache(4096)
+def _again(text: str) -> str:
     return _read(text, _LEVELS, _LISTS)
 
 

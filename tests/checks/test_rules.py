@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import string
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,7 @@ RULES = Path(rules_folder())
 TEXTS = RuleTexts((RULES,))
 CHECKS = {check.id: check for check in all_checks()}
 TABLES = Tables((RULES / "compat",))
-
-
-def _examples() -> list[Any]:
-    return [
-        pytest.param(rule, example, id=f"{rule}: {example.get('name', i)}")
-        for rule in TEXTS.ids
-        for i, example in enumerate(TEXTS.read(rule).examples)
-    ]
+SESSION = rule_session()
 
 
 def file_of(rule: str) -> str:
@@ -40,12 +34,17 @@ def file_of(rule: str) -> str:
     return f"rules/{TEXTS.family(rule)}/{rule}.toml"
 
 
-def example_of(rule: str, example: dict[str, Any]) -> str:
+def example_of(rule: str, example: Mapping[str, Any]) -> str:
     return f"{file_of(rule)}, example {example.get('name', '')!r}"
 
 
-@pytest.mark.parametrize(("rule", "example"), _examples())
-def test_example(rule: str, example: dict[str, Any]) -> None:
+@pytest.mark.parametrize("rule", TEXTS.ids)
+def test_examples(rule: str) -> None:
+    for example in TEXTS.read(rule).examples:
+        holds(rule, example)
+
+
+def holds(rule: str, example: Mapping[str, Any]) -> None:
     snapshot = example_snapshot(RULES, example)
     [verdict] = judge(snapshot, [CHECKS[rule]], TABLES)
     where, check = example_of(rule, example), f"def {rule.replace('-', '_')} in envcheck/checks"
@@ -70,26 +69,26 @@ def test_example(rule: str, example: dict[str, Any]) -> None:
 @pytest.mark.parametrize("rule", TEXTS.ids)
 def test_each_variant_ends_in_something_to_do(rule: str) -> None:
     """At error or warning. The message rows alone: tests/symptoms/test_cures.py."""
-    by = rule_session()
     for example in TEXTS.read(rule).examples:
         if example["expect"] == "hit":
-            found = report_on(example_snapshot(RULES, example), by).findings
+            found = report_on(example_snapshot(RULES, example), SESSION).findings
             bare = [one for one in found if one.finding.rule == rule and one.finding.severity is not Severity.INFO and not one.fixes]
             assert not bare, f"{example_of(rule, example)}: no fix under {bare[0].finding.message!r}; add a [[fix]] with its `when`"
 
 
-@pytest.mark.parametrize(("rule", "example"), _examples())
-def test_an_example_says_what_was_printed(rule: str, example: dict[str, Any]) -> None:
+@pytest.mark.parametrize("rule", TEXTS.ids)
+def test_an_example_says_what_was_printed(rule: str) -> None:
     """Never what the scanner should have made of it; and a text that no entry knows would show nothing."""
-    where = example_of(rule, example)
-    strange = set(example) - {"name", "expect", "base", "set", "log", "stated", "variant", "severity", "says"}
-    assert not strange, f"{where}: {strange} is no key of an example"
-    given = [path for path in example.get("set", {}) if path.partition(".")[0] == "symptoms"]
-    assert not given, f"{where}: set holds {given}; write what was printed into log"
-    if "log" in example or "stated" in example:
-        symptoms = example_snapshot(RULES, example).symptoms
-        told = isinstance(symptoms, SymptomsFacts) and symptoms.matches
-        assert told, f"{where}: no row of rules/symptoms knows a line of its log or stated; take one that does, or add a row there"
+    for example in TEXTS.read(rule).examples:
+        where = example_of(rule, example)
+        strange = set(example) - {"name", "expect", "base", "set", "log", "stated", "variant", "severity", "says"}
+        assert not strange, f"{where}: {strange} is no key of an example"
+        given = [path for path in example.get("set", {}) if path.partition(".")[0] == "symptoms"]
+        assert not given, f"{where}: set holds {given}; write what was printed into log"
+        if "log" in example or "stated" in example:
+            symptoms = example_snapshot(RULES, example).symptoms
+            told = isinstance(symptoms, SymptomsFacts) and symptoms.matches
+            assert told, f"{where}: no row of rules/symptoms knows a line of its log or stated; take one that does, or add a row there"
 
 
 def test_files_and_functions_match() -> None:

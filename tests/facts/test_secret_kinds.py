@@ -700,6 +700,7 @@ KINDS = [
     ("hatch", "HATCH_INDEX_AUTH=¦blueotter", "blueotter"),
     ("conda cfg", "conda config --set ssl_verify x; anaconda login --username me --password ¦blueotter", "blueotter"),
     ("keyring", "keyring.set_password('svc', 'me', '¦blueotter')", "blueotter"),
+    ("saved", "HfFolder.save_token('¦blueotter')", "blueotter"),
     ("keyring get", "keyring.get_password('svc','me') -> '¦blueotter77'", "blueotter77"),
     ("getpass", "getpass.getpass() = '¦blueotter'", "blueotter"),
     ("fernet", "Fernet(b'¦ZmDfcTF7_60GrrY167zsiPd67pEvs0aGOv2oasOM1Pg=')", "ZmDfcTF7_60G"),

@@ -75,7 +75,7 @@ def test_what_is_left_out_changes_no_finding(name: str, started: bool) -> None:
         for part in way[:-1]:
             node = node[part]
         here = node[way[-1]]
-        for value in others(here):
+        for value in others(here)[: 2 if started else None]:  # of the rest the machines by themselves have been asked
             node[way[-1]] = value
             if digests(facts) != before:
                 continue

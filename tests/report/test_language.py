@@ -243,6 +243,15 @@ def test_a_translated_report_says_the_same(rule: str) -> None:
                 fix.title,
                 fix.note,
             )
+
+
+@pytest.mark.usefixtures("one_masking_of_each_text")
+@pytest.mark.parametrize(
+    "rule", [one if at % 3 == 0 else pytest.param(one, marks=pytest.mark.slow) for at, one in enumerate(WITH_AN_EXAMPLE)]
+)
+def test_a_translated_page_names_its_rules(rule: str) -> None:
+    first = report_of(rule)
+    other = translated(first, "zh", ENGLISH_TEXTS)
     for form in FORMATS:
         page = render(other, form)
         assert all(one.finding.rule in page.replace("\\", "") for one in first.findings)

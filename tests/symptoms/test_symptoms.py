@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import re
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,31 +66,32 @@ def beside(row: Message) -> set[str]:
     return ALONE if row.kind != "symptom" else set()
 
 
-@pytest.mark.parametrize("symptom", ROWS)
-def test_each_row_is_a_sample_of_its_own_symptom_and_of_no_other_rule(symptom: str) -> None:
-    for row in ROWS[symptom]:
+EVERY = [row for rows in ROWS.values() for row in rows]
+
+
+def test_each_row_is_a_sample_of_its_own_symptom_and_of_no_other_rule() -> None:
+    for row in EVERY:
         assert bool(row.sample) is bool(regexes(row)), f"{row.text}: a regular expression has a sample, any other row is its own"
         symptoms, rules = told(row, own_words(row))
-        assert symptom in symptoms, row.text
+        assert row.id in symptoms, row.text
         assert rules <= set(row.rules) | beside(row), row.text
 
 
-@pytest.mark.parametrize("symptom", ROWS)
-def test_each_row_knows_its_own_words(symptom: str) -> None:
+def test_each_row_knows_its_own_words() -> None:
     """A row that another of its symptom makes idle is seen as well: its template alone."""
-    for row in ROWS[symptom]:
+    for row in EVERY:
         text = " ".join(own_words(row).split())
         assert row.pattern.search(re.sub('["`]', "'", text)), row.text
         assert any(anchor.piece in text for anchor in row.anchors), row.text
 
 
-@pytest.mark.parametrize("symptom", LINES)
-def test_lines_that_programs_printed_name_the_rule_that_they_named(symptom: str) -> None:
-    row = ROWS[symptom][0]
-    for line in LINES[symptom]:
-        symptoms, rules = told(row, line)
-        assert symptom in symptoms, line
-        assert rules <= set(row.rules) | beside(row), line
+def test_lines_that_programs_printed_name_the_rule_that_they_named() -> None:
+    for symptom, lines in LINES.items():
+        row = ROWS[symptom][0]
+        for line in lines:
+            symptoms, rules = told(row, line)
+            assert symptom in symptoms, line
+            assert rules <= set(row.rules) | beside(row), line
 
 
 def test_expressions_are_the_exception() -> None:
@@ -96,14 +99,13 @@ def test_expressions_are_the_exception() -> None:
     assert len(free) < 0.08 * len(TABLE.messages), len(free)
 
 
-@pytest.mark.parametrize("symptom", ROWS)
-def test_symptom_is_complete(symptom: str) -> None:
-    texts = [row.text for row in ROWS[symptom]]
-    assert len(texts) == len(set(texts))
-    for row in ROWS[symptom]:
+def test_symptoms_are_complete() -> None:
+    for rows in ROWS.values():
+        assert len({row.text for row in rows}) == len(rows)
+    for row in EVERY:
         data = row.data
-        assert data["source"].startswith("https://")
-        assert set(row.rules) <= RULES
+        assert data["source"].startswith("https://"), row.text
+        assert set(row.rules) <= RULES, row.text
         assert set(data) <= {
             "id",
             "rule",
@@ -122,8 +124,8 @@ def test_symptom_is_complete(symptom: str) -> None:
             "ends",
         }
         assert row.confidence in ("", "likely", "certain")
-        assert row.kind != "victim" or data["ask"]
-        assert row.kind != "harmless" or data["why"]
+        assert row.kind != "victim" or data["ask"], row.text
+        assert row.kind != "harmless" or data["why"], row.text
         assert all(len(anchor.piece) >= 3 for anchor in row.anchors), row.text
 
 
@@ -249,21 +251,31 @@ def adversarial(row: Message) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("symptom", ROWS)
-def test_adversarial_text_costs_little(symptom: str) -> None:
-    for row in ROWS[symptom]:
-        table = SymptomTable(())
-        table.__dict__["messages"] = (row,)
-        for text in adversarial(row):
-            scanner = Scanner(table)
-            gc.disable()  # a collection of all that thousands of tests have left takes as long as this is allowed to
-            try:
-                began = time.process_time()
-                scanner.scan(text, "log", stated=row.stated)
-                took = time.process_time() - began
-            finally:
-                gc.enable()
-            assert took < 0.2, (row.text, text[:80])
+def seconds_of(function: Callable[[], object]) -> float:
+    began = time.process_time()
+    function()
+    return time.process_time() - began
+
+
+def test_adversarial_text_costs_little() -> None:
+    """Against what a plain loop takes at that time: how fast the machine is, and what else runs on it, does not count."""
+    gc.collect()
+    gc.disable()  # a collection of all that thousands of tests have left takes as long as this is allowed to
+    try:
+        for row in EVERY:
+            table = SymptomTable(())
+            table.__dict__["messages"] = (row,)
+            for text in adversarial(row):
+                one = partial(search, table, text, row.stated)
+                if seconds_of(one) > 0.05:
+                    took = min(seconds_of(one) for _ in range(3))
+                    assert took < 10 * min(seconds_of(partial(sum, range(1_000_000))) for _ in range(3)), (row.text, text[:80])
+    finally:
+        gc.enable()
+
+
+def search(table: SymptomTable, text: str, stated: bool) -> None:
+    Scanner(table).scan(text, "log", stated=stated)
 
 
 # ------------------------------------------------------------------ texts
