@@ -117,12 +117,14 @@ def gloo_arms(plan: Plan, ranks: int) -> Tuple[str, bool]:
     return status, False
 
 
-def again(plan: Plan, arm: ArmSpec, before: Dict[str, Any]) -> Dict[str, Any]:
-    """The result of an arm that went wrong while somebody whom nobody saw came and went, tried again under a closer look: what is this
-    machine's fault comes again without him."""
+def again(plan: Plan, arm: ArmSpec, before: Dict[str, Any], came: bool) -> Dict[str, Any]:
+    """The result of an arm that went wrong while somebody whom nobody saw came and went, or may have, tried again under a closer look: what
+    is this machine's fault comes again without him."""
     one = arm_run.ArmRun(plan, arm, strangers.Watch(share=0))
     one.start()
     result = ended(one)
+    if one.refused and not came:  # no time was left for it
+        return before
     if result["status"] == "pass" or one.refused or one.watch.others_came():
         return dict(before, status="inconclusive", reason=strangers.UNSEEN, ranks=[])
     return result
@@ -248,8 +250,11 @@ def begin(plan: Plan, arm: ArmSpec) -> arm_run.ArmRun:
 
 def finish(plan: Plan, one: arm_run.ArmRun, beside: Optional[arm_run.ArmRun] = None) -> str:
     result = ended(one, beside)
-    if one.exposed and result["status"] in ("fail", "hang") and one.watch.others_came() and not strangers.killed(result):
-        result = again(plan, one.arm, result)
+    if one.exposed and not strangers.killed(result):
+        came = one.watch.others_came()
+        # To hang once more would cost a deadline, and needs a better reason
+        if (came and result["status"] == "hang") or (one.watch.may_have_come() and result["status"] == "fail"):
+            result = again(plan, one.arm, result, came)
     write_result(plan, one.arm, result)
     return str(result["status"])
 

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
 LISTEN = "0A"  # include/net/tcp_states.h
-HOLDER_SECONDS = 0.3  # for the question whose a socket is
+HOLDER_SECONDS = 0.3  # for the question whose sockets these are
 SHARE = 10  # times what a look took is waited before the next: a busy node has tens of thousands of connections
+AT_ONCE = 0.3  # seconds of looks that are not waited for
+MORE = 3  # looks after the one that was called for: who holds a socket is not always to be seen at once
 CAME = ("01", "04", "05", "06", "08", "09", "0B")  # all states of a connection that has been accepted
 DENSE = 0.1  # seconds between two looks within which an end of a rank's own connection would have been seen
 NO_ADDRESS = ("00000000", "0" * 32)  # of a listener on all of them
@@ -42,6 +44,8 @@ class Watch:
         self.ours: Set[str] = set()  # ends of connections that are our ranks'
         self.seen: Dict[str, str] = {}
         self.next = 0.0
+        self.held: Set[str] = set()  # sockets of the ranks
+        self.spent, self.more, self.later = 0.0, 0, 0.0
 
     def begin(self) -> None:
         """Before ranks are there."""
@@ -49,16 +53,25 @@ class Watch:
         self.before = {(local, remote) for local, remote, _, _, _ in table()}
 
     def look(self, pids: Sequence[int], last: bool = False) -> None:
-        """Once more, unless it is too early; at the `last` time at once, when the ranks may have ended."""
+        """Once more, unless it is too early; at the `last` time at once, when the ranks may have ended.
+
+        To read the table of connections the kernel goes through all that it has room for, which takes 7 ms where there are 262,144
+        places. How many connections have been accepted, and which sockets the ranks hold, is read in a tenth of one: while neither changes
+        there is nobody new to be found.
+        """
         began = time.monotonic()
         if began < self.next and not last:
             return
         if not last:  # then the ranks have been ended, which takes longer
             self.dense = self.dense and not (self.ports and self.looked and began - self.looked > DENSE)
-        self.accepted = passive_opens()
-        own = sockets_of(pids)
+        before, self.accepted, self.held = (self.accepted, self.held), passive_opens(), sockets_of(pids)
+        changed = self.accepted is None or (self.accepted, self.held) != before
+        if not changed and not last and (not self.more or began < self.later):
+            self.looked = began
+            return
+        self.more = MORE if changed else self.more - 1
         rows = list(table())
-        own |= sockets_of(pids)  # what was opened meanwhile
+        own = self.held | sockets_of(pids)  # what was opened meanwhile
         ends = {local: (inode, user) for local, _, _, inode, user in rows}
         for local, _, state, inode, _ in rows:
             if inode in own:
@@ -68,13 +81,18 @@ class Watch:
                     self.ports.add(port)
                     if address not in NO_ADDRESS:
                         self.places.add(local)
-        for local, remote, state, _, _ in rows:
-            if state != LISTEN and local.rpartition(":")[2] in self.ports and remote not in self.ours and remote not in self.seen:
-                self.judge(remote, *ends.get(remote, ("0", "")))
+        there = [
+            (remote, *ends.get(remote, ("0", "")))
+            for local, remote, state, _, _ in rows
+            if state != LISTEN and local.rpartition(":")[2] in self.ports and remote not in self.ours and remote not in self.seen
+        ]
+        self.judge([one for one in there if one[1] != "0"])  # a rank's own may be gone before it is looked at
         self.look_for_gone(rows)
         self.look_elsewhere(rows)
         self.looked = now = time.monotonic()
-        self.next = now + self.share * (now - began)
+        self.spent += now - began
+        self.later = now + self.share * (now - began)
+        self.next = now if self.spent < AT_ONCE and self.accepted is not None else self.later
 
     def look_for_gone(self, rows: Sequence[Tuple[str, str, str, str, str]]) -> None:
         """A connection that was closed stays in the table for a minute, of nobody. A rank's own has been seen while it was open."""
@@ -100,19 +118,22 @@ class Watch:
     def others_came(self) -> bool:
         """Whether this machine has accepted connections meanwhile that are no rank's and were not seen at another listener: somebody has
         come and gone between two looks."""
-        if self.at_first is None or self.accepted is None or not self.lasting or not self.dense:
+        return self.lasting and self.dense and self.may_have_come()
+
+    def may_have_come(self) -> bool:
+        """The same of ranks whose own connections may be gone before they are looked at: no proof, but a reason to try again."""
+        if self.at_first is None or self.accepted is None:
             return False
         return self.accepted - self.at_first > len(self.taken) + len(self.elsewhere)
 
-    def judge(self, end: str, inode: str, user: str) -> None:
-        """Only what is certainly another process counts: a rank's own connection may be gone before it is looked at."""
-        if inode == "0":
-            return
-        owner = holder(inode)
-        if owner:
-            self.seen[end] = owner
-        elif user != str(os.geteuid()):
-            self.seen[end] = "a process of the user with id %s" % user
+    def judge(self, there: Sequence[Tuple[str, str, str]]) -> None:
+        """Only what is certainly another process counts. End, inode and user of each."""
+        owners = holders({inode for _, inode, _ in there}) if there else {}
+        for end, inode, user in there:
+            if inode in owners:
+                self.seen[end] = owners[inode]
+            elif user != str(os.geteuid()):
+                self.seen[end] = "a process of the user with id %s" % user
 
     def words(self) -> str:
         return ", ".join(sorted(set(self.seen.values()))[:4])
@@ -159,19 +180,22 @@ def sockets_of(pids: Sequence[int]) -> Set[str]:
     return found
 
 
-def holder(inode: str) -> str:
-    """Which process holds a socket, in words; empty if none that we may look at, or there are too many descriptors to look through."""
-    wanted, until = "socket:[%s]" % inode, time.monotonic() + HOLDER_SECONDS
+def holders(inodes: Set[str]) -> Dict[str, str]:
+    """Which processes hold these sockets, in words; without those that we may not look at, and what is left when there are too many
+    descriptors to look through."""
+    wanted, until = {"socket:[%s]" % inode for inode in inodes}, time.monotonic() + HOLDER_SECONDS
+    found: Dict[str, str] = {}
     for pid in jsonl.attempt(os.listdir, "/proc") or ():
         if not pid.isdecimal():
             continue
-        if time.monotonic() > until:
-            return ""
+        if len(found) == len(wanted) or time.monotonic() > until:
+            break
         folder = "/proc/%s/fd" % pid
         for name in jsonl.attempt(os.listdir, folder) or ():
-            if jsonl.attempt(os.readlink, "%s/%s" % (folder, name)) == wanted:
-                return "%s (process %s)" % (name_of(pid), pid)
-    return ""
+            target = jsonl.attempt(os.readlink, "%s/%s" % (folder, name))
+            if target in wanted:
+                found[target[8:-1]] = "%s (process %s)" % (name_of(pid), pid)
+    return found
 
 
 def name_of(pid: str) -> str:
