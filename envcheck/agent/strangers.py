@@ -106,14 +106,15 @@ class Watch:
                 self.seen[end] = GONE
 
     def look_elsewhere(self, rows: Sequence[Tuple[str, str, str, str, str]]) -> None:
+        """A connection has two rows where both of its ends are here. One whose ends are both at ports that somebody listens on, or that is
+        its own other end, is none that the kernel must have accepted: two who connect to each other do without."""
         self.served.update(local.rpartition(":")[2] for local, _, state, _, _ in rows if state == LISTEN)
         self.served -= self.ports
         for local, remote, state, _, _ in rows:
             if state in CAME and (local, remote) not in self.before:
-                if local.rpartition(":")[2] in self.served:
-                    self.elsewhere.add((local, remote))
-                elif remote.rpartition(":")[2] in self.served:
-                    self.elsewhere.add((remote, local))
+                served = [one.rpartition(":")[2] in self.served for one in (local, remote)]
+                if served.count(True) == 1:
+                    self.elsewhere.add((local, remote) if served[0] else (remote, local))
 
     def others_came(self) -> bool:
         """Whether this machine has accepted connections meanwhile that are no rank's and were not seen at another listener: somebody has
