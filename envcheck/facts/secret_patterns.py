@@ -393,7 +393,7 @@ def masked(text: str, mask: str, again: Callable[[str], str]) -> str:
 
 def _masked(text: str, mask: str, again: Callable[[str], str]) -> str:
     if "BEGIN " in text or "Private-Lines" in text or "ANSIBLE_VAULT" in text:
-        text = _PEM.sub(rf"\1{mask}", text)
+        text = _PEM.sub(lambda found: found[0] if found[0][len(found[1]) :].strip() == mask else f"{found[1]}{mask}", text)
     text = _without_logins(_headless(text, mask), mask)
     text = placed(fielded(text, mask, _is_named), mask, _is_named)
     text = _CODES.sub(lambda found: f"{found[1] or found[2]}{mask}", text)

@@ -22,7 +22,7 @@ from envcheck.read.failed import says_failure
 from envcheck.symptoms.languages import Languages
 from envcheck.symptoms.normalize import bare, denied, hearsay, one_quote, rewrapped
 from envcheck.symptoms.retyped import LIMIT, retyped, typed_pieces
-from envcheck.symptoms.template import Anchor, Part, Word, anchors, condition_anchor, expression, parts_of, weight
+from envcheck.symptoms.template import Anchor, Hole, Part, Word, anchors, condition_anchor, expression, parts_of, weight
 from envcheck.tables.folders import Folder, toml_files
 from envcheck.tables.toml import JSON, load_toml
 
@@ -96,6 +96,11 @@ class Message:
     @property
     def rules(self) -> tuple[str, ...]:
         return tuple(one.rule for one in self.named)
+
+    @cached_property
+    def loose(self) -> bool:
+        """Whether it holds any words between two of its own."""
+        return any(isinstance(one, Hole) and one.type in ("any", "line") for one in self.parts)
 
     @cached_property
     def typed(self) -> Sequence[str]:
@@ -359,6 +364,8 @@ class Scanner:
                         window = wider
                         break
                     window = wider
+                if match and row.kind == "symptom" and _of_two(row, window, match, ends):
+                    match = None
                 if match and row.kind == "symptom" and _denied(window, match.start(), ends, part.text, line):
                     part.told.add((name, line))
                 elif match and not any(start <= at < end for start, end in part.taken):
@@ -560,6 +567,23 @@ def _window(text: str, at: int, length: int, lines_before: int) -> tuple[str, tu
         length += len(line) + 1
         ends.append(length - 1)
     return " ".join(lines), tuple(ends)
+
+
+# What is no error says so, and is over with its line; so does a line that begins with the name of what printed it.
+_NO_ERROR = re.compile(r"\b(?:INFO|DEBUG)\b")
+_BEGINS = re.compile(
+    r"(?:[a-z][\w.-]{1,40}\[\d{1,8}\]: |(?:wandb|nginx|curl|psql|ssh|git|rsync|docker|kernel|systemd|npm|node|mysqld): "
+    r"|(?:[a-z]\w{0,40}\.){2,6}\w{1,60}(?:Exception|Error)\b)"
+)
+
+
+def _of_two(row: Message, window: str, match: re.Match[str], ends: Sequence[int]) -> bool:
+    """Whether a row with a hole that takes any words has put two messages together: the first is over, or the second begins anew."""
+    crossed = [end for end in ends if match.start() < end < match.end()]
+    if not crossed or not row.loose:
+        return False
+    first = window[max([0, *(end for end in ends if end <= match.start())]) : crossed[0]]
+    return bool(_NO_ERROR.search(first)) or any(_BEGINS.match(window, end + 1) for end in crossed)
 
 
 def _end_of(at: int, ends: Sequence[int]) -> int:

@@ -1977,6 +1977,12 @@ def test_variables_that_only_sound_like_one(name: str) -> None:
     assert not is_secret_name(name)
 
 
+def test_a_key_whose_lines_are_hidden_is_left_as_it_is() -> None:
+    """Found by the fuzzer: the second masking took the line break behind the first one's mark."""
+    once = mask_secrets("-----BEGIN PRIVATE KEY-----\nMI%\0\0IEvQIBADANBgkq\n-----END PRIVATE KEY-----\npassword = 'a b c'\n")
+    assert mask_secrets(once) == once and "IEvQ" not in once
+
+
 def test_no_line_of_our_own_loses_a_word() -> None:
     """Rules, documentation, samples of logs and recorded machines: what users read and paste holds no secret but one."""
     root = Path(__file__).parents[2]

@@ -278,6 +278,27 @@ def search(table: SymptomTable, text: str, stated: bool) -> None:
     Scanner(table).scan(text, "log", stated=stated)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "rules"),
+    [
+        (
+            "node1:12:34 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x5 - Init COMPLETE",
+            "psql: error: connection to server failed: No route to host",
+            set(),
+        ),
+        ("node1:12:34 [0] NCCL INFO Connected all rings", "java.io.IOException: Too many open files", set()),
+        ("[rank0] NCCL WARN the group is slow", "nginx[811]: accept4() failed (24: Too many open files)", set()),
+        # what a terminal has wrapped
+        ("RuntimeError: DataLoader worker (pid 12) could not go on with its batch:", "Too many open files", {"open-files-low"}),
+        ("NCCL WARN Connect to 10.0.0.2<41234> failed in socketStartConnect :", "No route to host", {"launch-unreachable"}),
+    ],
+)
+def test_two_messages_are_not_put_together(first: str, second: str, rules: set[str]) -> None:
+    long = "a line that is longer than either, so that nobody takes the first for one that a screen has cut " * 2
+    found = {match.rule for match in scan(f"{first}\n{second}\n{long}\n").finish().matches}
+    assert found & {"open-files-low", "launch-unreachable"} == rules
+
+
 # ------------------------------------------------------------------ texts
 
 
