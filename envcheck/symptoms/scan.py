@@ -486,7 +486,7 @@ def _quoted(text: str, at: int) -> bool:
 
 def _denied(window: str, first: int, ends: Sequence[int], text: str, line: int) -> bool:
     """Whether a message that stands here in a window is said not to be there."""
-    begin = max((end + 1 for end in ends if end < first), default=0)
+    begin = _begin_of(first, ends)
     return first > begin and denied(window[begin:first], text[max(line - WINDOW_AFTER, 0) : line])
 
 
@@ -572,8 +572,8 @@ def _window(text: str, at: int, length: int, lines_before: int) -> tuple[str, tu
 # What is no error says so, and is over with its line; so does a line that begins with the name of what printed it.
 _NO_ERROR = re.compile(r"\b(?:INFO|DEBUG)\b")
 _BEGINS = re.compile(
-    r"(?:[a-z][\w.-]{1,40}\[\d{1,8}\]: |(?:wandb|nginx|curl|psql|ssh|git|rsync|docker|kernel|systemd|npm|node|mysqld): "
-    r"|(?:[a-z]\w{0,40}\.){2,6}\w{1,60}(?:Exception|Error)\b)"
+    r"[a-z][\w.-]{1,40}\[\d{1,8}\]: |(?:wandb|nginx|curl|psql|ssh|git|rsync|docker|kernel|systemd|npm|node|mysqld): "
+    r"|(?:[a-z]\w{0,40}\.){2,6}\w{1,60}(?:Exception|Error)\b"
 )
 
 
@@ -582,8 +582,13 @@ def _of_two(row: Message, window: str, match: re.Match[str], ends: Sequence[int]
     crossed = [end for end in ends if match.start() < end < match.end()]
     if not crossed or not row.loose:
         return False
-    first = window[max([0, *(end for end in ends if end <= match.start())]) : crossed[0]]
+    first = window[_begin_of(match.start(), ends) : crossed[0]]
     return bool(_NO_ERROR.search(first)) or any(_BEGINS.match(window, end + 1) for end in crossed)
+
+
+def _begin_of(at: int, ends: Sequence[int]) -> int:
+    """Where the line of a place in a window begins."""
+    return max((end + 1 for end in ends if end < at), default=0)
 
 
 def _end_of(at: int, ends: Sequence[int]) -> int:

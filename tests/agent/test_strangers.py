@@ -184,7 +184,7 @@ def test_who_comes_to_another_listener_of_the_machine_is_no_stranger() -> None:
 
 
 @linux
-def test_a_connection_that_nobody_accepted_explains_none_that_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_nobody_accepted_explains_none_that_was() -> None:
     """Nor does one count twice: so strangers paid for those that they had reset."""
     listening = [("0100007F:1111", "00000000:0000", "0A", "1", "0"), ("0100007F:2222", "00000000:0000", "0A", "2", "0")]
     rows = {
